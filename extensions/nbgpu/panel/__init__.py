@@ -1,0 +1,1 @@
+"""The live GPU panel of the notebook (its place: the widget follows)."""

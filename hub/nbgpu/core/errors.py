@@ -1,0 +1,87 @@
+"""One tree for every error of ours.
+
+    NbgpuError
+    ├── SettingsError         nbgpu.toml is wrong: file, key, value, what is allowed
+    ├── SetupError            a piece the machine needs is missing: what to install and how
+    ├── ImageError            an image can't be built, read or found
+    ├── DriverError           NVML can't be asked at all (a single field that fails is None, not an error)
+    ├── EngineError           the container engine can't be asked, or failed
+    │   ├── EngineUnavailable     no answer: never read as "the container is gone"
+    │   ├── NameTaken             a container that is not ours has the name
+    │   └── ServerDied            the container ended before it answered
+    ├── StoreError            the database can't be used
+    └── Refusal               a person asked for what they can't have; says what, why and what to do
+        ├── InvalidOptions        400, reason "options"
+        ├── NotAllowed            403, reason "not_allowed"
+        └── NoCapacity            503, reason "capacity"
+
+Every message is one or two plain sentences: what was asked, what was found, what to do.
+"""
+
+
+class NbgpuError(Exception):
+    """Base of all errors raised on purpose; its text may be shown to a person."""
+
+
+class SettingsError(NbgpuError):
+    """The settings file can't be used."""
+
+
+class SetupError(NbgpuError):
+    """A needed piece of the machine can be neither found nor installed."""
+
+
+class ImageError(NbgpuError):
+    """An image can't be built, read or found."""
+
+
+class DriverError(NbgpuError):
+    """The NVIDIA driver can't be asked."""
+
+
+class EngineError(NbgpuError):
+    """The container engine failed."""
+
+
+class EngineUnavailable(EngineError):
+    """The container engine gave no answer: nothing is known about any container."""
+
+
+class NameTaken(EngineError):
+    """A container that this hub did not make has the name we need."""
+
+
+class ServerDied(EngineError):
+    """The container ended before its server answered."""
+
+
+class StoreError(NbgpuError):
+    """The database can't be used."""
+
+
+class Refusal(NbgpuError):
+    """A person asked for what they can't have. `reason` is the metric label, `status_code` the HTTP status."""
+
+    reason = "refused"
+    status_code = 400
+
+
+class InvalidOptions(Refusal):
+    """The options are not in the menu, or not well formed."""
+
+    reason = "options"
+    status_code = 400
+
+
+class NotAllowed(Refusal):
+    """The person's groups may not take this."""
+
+    reason = "not_allowed"
+    status_code = 403
+
+
+class NoCapacity(Refusal):
+    """All that would fit is taken."""
+
+    reason = "capacity"
+    status_code = 503

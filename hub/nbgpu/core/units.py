@@ -1,0 +1,66 @@
+"""Sizes, spans and prices as people write them, and back."""
+
+import re
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)\s*$")
+_SPAN = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(s|min|h|d)\s*$")
+_SIZE_FACTORS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_SPAN_FACTORS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+MICRO = 1_000_000  # micro-units of the billing currency in one unit
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of a size like "4 GiB". ValueError says what is allowed."""
+    match = _SIZE.match(text)
+    if match is None:
+        raise ValueError('a number and B, KiB, MiB, GiB or TiB, like "4 GiB"')
+    return int(Decimal(match[1]) * _SIZE_FACTORS[match[2]])
+
+
+def parse_span(text: str) -> timedelta:
+    """Return the span of a text like "8 h". ValueError says what is allowed."""
+    match = _SPAN.match(text)
+    if match is None:
+        raise ValueError('a number and s, min, h or d, like "8 h"')
+    return timedelta(seconds=float(Decimal(match[1]) * _SPAN_FACTORS[match[2]]))
+
+
+def parse_price(text: str) -> int:
+    """Return a price like "1.20" in micro-units. ValueError says what is allowed."""
+    try:
+        micro = Decimal(text) * MICRO
+    except InvalidOperation:
+        micro = Decimal("NaN")
+    if not (micro.is_finite() and micro >= 0 and micro == micro.to_integral_value()):
+        raise ValueError('a price of at least 0 with at most 6 decimals, like "1.20"')
+    return int(micro)
+
+
+def render_size(size: int | None) -> str:
+    """Return bytes as a person reads them: "80 GiB", "512 MiB"; "n/a" where not reported."""
+    if size is None:
+        return "n/a"
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size >= _SIZE_FACTORS[unit]:
+            return f"{size / _SIZE_FACTORS[unit]:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{size} B"
+
+
+def render_price(micro: int) -> str:
+    """Return micro-units as a decimal with at least two places: "0.60", "0.125"."""
+    text = f"{Decimal(micro) / MICRO:.6f}".rstrip("0")
+    whole, _, fraction = text.partition(".")
+    return f"{whole}.{fraction.ljust(2, '0')}"
+
+
+def render_span(span: timedelta) -> str:
+    """Return a span as a person reads it: "8 h", "1 h 30 min", "45 s"."""
+    seconds = int(span.total_seconds())
+    parts = []
+    for unit, factor in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(seconds, factor)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts) or "0 s"

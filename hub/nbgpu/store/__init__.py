@@ -1,0 +1,1 @@
+"""The database: models, repositories and migrations (SQLite by default, PostgreSQL supported)."""

@@ -1,0 +1,1 @@
+"""The composition root: builds the adapters and hands them out."""
