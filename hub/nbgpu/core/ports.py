@@ -3,7 +3,9 @@
 from datetime import datetime
 from typing import Protocol
 
-from nbgpu.core.devices import InventorySnapshot, UsageSample
+from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
+from nbgpu.core.leases import Lease, ServerRef
+from nbgpu.core.menu import Choice
 
 
 class Clock(Protocol):
@@ -21,3 +23,19 @@ class Inventory(Protocol):
 
     def sample(self) -> tuple[UsageSample, ...]:
         """Return one reading of each device, in the order of `snapshot().devices`."""
+
+
+class LeaseStore(Protocol):
+    """Leases, kept. Each call is one short transaction and may block: use a thread."""
+
+    def acquire(self, server: ServerRef, choice: Choice, image_id: str, devices: tuple[Device, ...]) -> Lease:
+        """Place the choice on `devices` and write a PENDING lease. Raises NoCapacity; StoreError."""
+
+    def activate(self, session_id: str, started_at: datetime) -> None:
+        """Mark the lease ACTIVE as of the container's own start time."""
+
+    def release(self, session_id: str, reason: str) -> bool:
+        """Give the devices back; False if they were already. Idempotent."""
+
+    def open_leases(self) -> tuple[Lease, ...]:
+        """Return all leases that are not released, oldest first."""

@@ -1,0 +1,44 @@
+"""Leases: who holds which devices since when. One lease is the lifetime of one server: its session."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from nbgpu.core.placement import Allocation
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ServerRef:
+    """A user's notebook server; the default one has the empty server name."""
+
+    username: str
+    servername: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.username}/{self.servername}" if self.servername else self.username
+
+
+class LeaseState(StrEnum):
+    """Where a lease is in its life."""
+
+    PENDING = "pending"  # written before anything is created
+    ACTIVE = "active"  # the container runs
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The devices of one session. What it was granted and at what price never changes."""
+
+    session_id: str  # a UUID, never reused
+    server: ServerRef
+    flavor: str  # slug
+    image: str  # slug
+    image_id: str  # the engine's immutable id
+    price_per_hour: int  # micro-units, fixed at the start
+    state: LeaseState
+    allocation: Allocation
+    created_at: datetime
+    active_at: datetime | None = None  # the container's own start time
+    released_at: datetime | None = None
+    release_reason: str | None = None
