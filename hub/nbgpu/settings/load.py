@@ -1,0 +1,73 @@
+"""Read nbgpu.toml. A bad file is refused whole: one line a mistake, with file, key, value and what is allowed."""
+
+import tomllib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from nbgpu.core.errors import SettingsError
+from nbgpu.settings.schema import Settings
+
+_LONGEST_VALUE = 60
+
+
+def load(path: Path, *, images: Collection[str] | None = None) -> Settings:
+    """Return the settings in `path`; with `images`, each flavor's images must be among them. Raises SettingsError."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: can't be read: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: is not valid TOML: {error}.") from error
+    try:
+        settings = Settings.model_validate(raw)
+    except ValidationError as error:
+        mistakes = [_render(path, raw, dict(mistake)) for mistake in error.errors(include_url=False)]
+        raise SettingsError("\n".join(mistakes)) from None
+    _check_images(path, settings, images)
+    return settings
+
+
+def _check_images(path: Path, settings: Settings, images: Collection[str] | None) -> None:
+    for flavor in settings.flavor:
+        for image in flavor.images:
+            if images is not None and image not in images:
+                raise SettingsError(
+                    f'{path}: flavor "{flavor.slug}": images = "{image}": there is no such image; '
+                    f"allowed: {', '.join(sorted(images))}."
+                )
+
+
+def _render(path: Path, raw: dict[str, Any], mistake: dict[str, Any]) -> str:
+    """One mistake as "file: key = value: what is wrong; what is allowed"."""
+    place = _place(raw, mistake["loc"])
+    message = str(mistake["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    if mistake["type"] == "missing":
+        return f"{path}: {place}: is missing; this key is required."
+    if mistake["type"] == "extra_forbidden":
+        return f"{path}: {place}: there is no such key; docs/reference/settings.md lists all."
+    if mistake["type"] == "value_error" and isinstance(mistake["input"], dict):
+        return f"{path}: {place}: {message}."
+    return f"{path}: {place} = {_show(mistake['input'])}: is not allowed; allowed is {message}."
+
+
+def _place(raw: dict[str, Any], location: Sequence[str | int]) -> str:
+    """The key as a person finds it: a flavor by its slug, not by its number."""
+    parts: list[str] = []
+    for index, part in enumerate(location):
+        if isinstance(part, int) and parts == ["flavor"]:
+            entry = raw["flavor"][part]
+            slug = entry.get("slug") if isinstance(entry, dict) else None
+            parts = [f'flavor "{slug}"' if isinstance(slug, str) else f"flavor number {part + 1}"]
+        elif isinstance(part, int):
+            parts[-1] += f"[{part}]"
+        elif index == len(location) - 1 or part != "function-before":
+            parts.append(part)
+    return ": ".join(parts) if parts else "the file"
+
+
+def _show(value: object) -> str:
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"

@@ -1,0 +1,166 @@
+"""What nbgpu.toml may hold: every key, its type, its default and what it means.
+
+The descriptions here are the reference: docs/reference/settings.md is held against them by a test.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from nbgpu.core.flavors import Flavor, FlavorKind
+from nbgpu.core.units import parse_price, parse_size, parse_span
+
+SLUG = r"^[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?$"
+
+
+def _text(parse: Callable[[str], Any]) -> Callable[[object], Any]:
+    """Make a parser of texts say "got a number" in its own words instead of failing inside."""
+
+    def before(value: object) -> object:
+        return parse(str(value) if isinstance(value, str | int | float | Decimal) else repr(value))
+
+    return before
+
+
+Size = Annotated[int, BeforeValidator(_text(parse_size))]
+Span = Annotated[timedelta, BeforeValidator(_text(parse_span))]
+Price = Annotated[int, BeforeValidator(_text(parse_price))]
+Slug = Annotated[str, Field(pattern=SLUG)]
+
+
+class Section(BaseModel):
+    """A table of the file: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AuthSettings(Section):
+    """Who may log in."""
+
+    class_name: str = Field(
+        "demo",
+        alias="class",
+        description='"demo" (one printed password, loopback only), or an authenticator that JupyterHub knows: '
+        'the name of an entry point such as "github" or "pam", or "package.module.Class".',
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Options of that authenticator, by the names in its own documentation."
+    )
+
+    @property
+    def demo(self) -> bool:
+        """Whether the demo login is in use."""
+        return self.class_name == "demo"
+
+
+class HubSettings(Section):
+    """Where the hub is served."""
+
+    address: str = Field("127.0.0.1", description="Address to serve on; the demo login allows loopback only.")
+    named_servers: int = Field(3, ge=0, le=100, description="Named servers a user may have beside the default one.")
+    start_timeout: Span = Field(timedelta(minutes=2), description="How long a server may take to start and answer.")
+
+
+class EngineSettings(Section):
+    """How Docker is asked."""
+
+    calls: int = Field(8, ge=1, le=64, description="Docker calls at one time.")
+    call_timeout: Span = Field(timedelta(seconds=30), description="Time limit of one Docker call.")
+    stop_timeout: Span = Field(
+        timedelta(seconds=10), description="Time that a server has to end by itself before it is killed."
+    )
+
+
+class GpuSettings(Section):
+    """Which GPUs are served."""
+
+    driver: Literal["auto", "nvidia", "simulated"] = Field(
+        "auto", description='"auto" takes the NVIDIA driver where there is one, else simulated GPUs.'
+    )
+    simulated: Literal["mixed", "8xA100", "h100-mig", "t4", "none"] = Field(
+        "mixed", description="What the simulated driver has."
+    )
+
+
+class BillingSettings(Section):
+    """How prices are shown."""
+
+    currency: str = Field("USD", pattern=r"^[A-Z]{3}$", description="Currency of all prices, as in ISO 4217.")
+
+
+class FlavorSettings(Section):
+    """One entry of the menu; the first that a person may take is their default."""
+
+    slug: Slug = Field(description="Short name, as in the API: lower-case letters, digits, dots and hyphens.")
+    display_name: str = Field(min_length=1, max_length=60, description="Name on the card.")
+    description: str = Field("", max_length=300, description="One or two sentences on the card.")
+    kind: FlavorKind = Field(
+        description='"gpu": whole GPUs; "mig": one MIG instance; "shared": a slot of a GPU, not isolated; "cpu": none.'
+    )
+    gpus: int = Field(1, ge=1, le=16, description="Whole GPUs (kind gpu); several are NVLink peers where there are.")
+    model: str | None = Field(None, description='Part of the GPU\'s name, like "A100"; without it any GPU will do.')
+    mig_profile: str | None = Field(None, description='MIG profile, like "1g.10gb" (kind mig).')
+    slots: int = Field(1, ge=1, le=48, description="Slots that a GPU is cut into, at least 2 (kind shared).")
+    cpus: float = Field(gt=0, le=1024, description="CPU cores, the limit.")
+    memory: Size = Field(ge=128 * 2**20, description="RAM, the limit; there is no swap beyond it.")
+    shm: Size = Field(64 * 2**20, ge=2**20, description="Size of /dev/shm, counted in memory (PyTorch DataLoader).")
+    pids: int = Field(1024, ge=64, le=65536, description="Processes and threads at one time, the limit.")
+    images: list[Slug] = Field(min_length=1, description="Images it starts with; the first is the default.")
+    groups: list[str] = Field(default_factory=list, description="Groups that may take it; empty is everybody.")
+    price_per_hour: Price = Field(0, description='Price of an hour, like "1.20".')
+    time_limit: Span | None = Field(None, description='Longest session, like "12 h"; shown on the card.')
+    max_servers: int | None = Field(None, ge=1, description="Servers of this flavor at one time; without it no limit.")
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        for key in ("gpus", "slots", "mig_profile", "model"):
+            if key in self.model_fields_set and key not in _KEYS_OF_KIND[self.kind]:
+                raise ValueError(f'{key} has no meaning for kind = "{self.kind}"; remove it or change kind')
+        if self.kind is FlavorKind.MIG and not self.mig_profile:
+            raise ValueError('kind = "mig" needs mig_profile, like "1g.10gb"')
+        if self.kind is FlavorKind.SHARED and self.slots < 2:
+            raise ValueError('kind = "shared" needs slots of at least 2')
+        if self.shm > self.memory:
+            raise ValueError("shm must not be larger than memory: it is counted in it")
+        return self
+
+    def to_flavor(self) -> Flavor:
+        """Return the domain's flavor."""
+        fields = self.model_dump(exclude={"images", "groups", "gpus"})
+        gpus = {FlavorKind.GPU: self.gpus, FlavorKind.CPU: 0}.get(self.kind, 1)
+        return Flavor(**fields, images=tuple(self.images), groups=frozenset(self.groups), gpus=gpus)
+
+
+_KEYS_OF_KIND = {
+    FlavorKind.GPU: {"gpus", "model"},
+    FlavorKind.MIG: {"mig_profile", "model"},
+    FlavorKind.SHARED: {"slots", "model"},
+    FlavorKind.CPU: set[str](),
+}
+
+
+class Settings(Section):
+    """The whole file."""
+
+    hub: HubSettings = HubSettings()
+    auth: AuthSettings = AuthSettings()
+    engine: EngineSettings = EngineSettings()
+    gpus: GpuSettings = GpuSettings()
+    billing: BillingSettings = BillingSettings()
+    flavor: list[FlavorSettings] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _slugs_differ(self) -> Self:
+        slugs = [flavor.slug for flavor in self.flavor]
+        twice = sorted({slug for slug in slugs if slugs.count(slug) > 1})
+        if twice:
+            raise ValueError(f'two flavors have the slug "{twice[0]}"; give each its own')
+        return self
+
+    @property
+    def flavors(self) -> tuple[Flavor, ...]:
+        """The menu in the domain's words."""
+        return tuple(flavor.to_flavor() for flavor in self.flavor)

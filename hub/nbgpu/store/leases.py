@@ -1,0 +1,137 @@
+"""The lease store: places a claim and writes its lease in one transaction, so that no two can take one slot."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from sqlalchemy import Engine, func, select, text, update
+from sqlalchemy.exc import DatabaseError, IntegrityError
+from sqlalchemy.orm import Session, selectinload
+
+from nbgpu.core.devices import Device
+from nbgpu.core.errors import NoCapacity, StoreError
+from nbgpu.core.leases import Lease, LeaseState, ServerRef
+from nbgpu.core.menu import Choice
+from nbgpu.core.placement import Allocation, PoolState, Slot, allocate
+from nbgpu.store.schema import LeaseRow, SessionRow
+
+_REASON_LENGTH = 255
+_ALLOCATION_LOCK = 7_206_147  # any number: PostgreSQL's advisory lock that admits one allocation at a time
+
+
+def utc_now() -> datetime:
+    """Return the present instant."""
+    return datetime.now(UTC)
+
+
+class SqlLeaseStore:
+    """Leases in a database; safe to use from many threads and processes."""
+
+    def __init__(self, engine: Engine, clock: Callable[[], datetime] = utc_now) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def acquire(self, server: ServerRef, choice: Choice, image_id: str, devices: tuple[Device, ...]) -> Lease:
+        """Place `choice` on `devices` and write a PENDING lease. Raises NoCapacity; StoreError."""
+        try:
+            with Session(self._engine, expire_on_commit=False) as db, db.begin():
+                if self._engine.dialect.name == "postgresql":
+                    db.execute(text(f"SELECT pg_advisory_xact_lock({_ALLOCATION_LOCK})"))
+                allocation = _place(db, choice, devices)
+                row = _build_row(server, choice, image_id, allocation, self._clock())
+                db.add(row)
+                return _to_lease(row)
+        except IntegrityError as error:
+            raise StoreError(f"{server} has a session that is not ended yet. Try again in a minute.") from error
+        except DatabaseError as error:
+            raise StoreError("The lease database does not answer. Try again in a minute.") from error
+
+    def activate(self, session_id: str, started_at: datetime) -> None:
+        """Mark the lease ACTIVE as of the container's own start time."""
+        with Session(self._engine) as db, db.begin():
+            db.execute(
+                update(SessionRow)
+                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
+                .values(state=LeaseState.ACTIVE, active_at=started_at)
+            )
+
+    def release(self, session_id: str, reason: str) -> bool:
+        """Give the devices back; False if they were already. Idempotent."""
+        now = self._clock()
+        with Session(self._engine) as db, db.begin():
+            rows = db.execute(
+                update(SessionRow)
+                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
+                .values(state=LeaseState.RELEASED, released_at=now, release_reason=reason[:_REASON_LENGTH])
+                .returning(SessionRow.session_id)
+            ).all()
+            if rows:
+                db.execute(update(LeaseRow).where(LeaseRow.session_id == session_id).values(released_at=now))
+            return bool(rows)
+
+    def open_leases(self) -> tuple[Lease, ...]:
+        """Return all leases that are not released, oldest first."""
+        with Session(self._engine) as db:
+            rows = db.scalars(
+                select(SessionRow)
+                .where(SessionRow.released_at.is_(None))
+                .order_by(SessionRow.created_at, SessionRow.session_id)
+                .options(selectinload(SessionRow.slots))
+            ).all()
+            return tuple(_to_lease(row) for row in rows)
+
+
+def _place(db: Session, choice: Choice, devices: tuple[Device, ...]) -> Allocation:
+    """Grant the choice against the leases in this transaction. Raises NoCapacity without advice: the caller adds it."""
+    flavor = choice.flavor
+    if flavor.max_servers is not None:
+        running = db.scalar(
+            select(func.count())
+            .select_from(SessionRow)
+            .where(SessionRow.flavor == flavor.slug, SessionRow.released_at.is_(None))
+        )
+        if (running or 0) >= flavor.max_servers:
+            raise NoCapacity(f"All {flavor.max_servers} servers of “{flavor.display_name}” are in use.")
+    taken = db.execute(
+        select(LeaseRow.device_uuid, LeaseRow.slot, LeaseRow.slots).where(LeaseRow.released_at.is_(None))
+    )
+    state = PoolState(devices, frozenset(Slot(*row) for row in taken))
+    allocation = allocate(state, flavor.claim)
+    if allocation is None:
+        raise NoCapacity(f"No “{flavor.display_name}” is free now.")
+    return allocation
+
+
+def _build_row(server: ServerRef, choice: Choice, image_id: str, allocation: Allocation, now: datetime) -> SessionRow:
+    return SessionRow(
+        session_id=str(uuid4()),
+        username=server.username,
+        servername=server.servername,
+        flavor=choice.flavor.slug,
+        image=choice.image,
+        image_id=image_id,
+        price_per_hour=choice.flavor.price_per_hour,
+        state=LeaseState.PENDING,
+        created_at=now,
+        slots=[
+            LeaseRow(position=position, device_uuid=slot.device_uuid, slot=slot.slot, slots=slot.slots)
+            for position, slot in enumerate(allocation.slots)
+        ],
+    )
+
+
+def _to_lease(row: SessionRow) -> Lease:
+    return Lease(
+        session_id=row.session_id,
+        server=ServerRef(row.username, row.servername),
+        flavor=row.flavor,
+        image=row.image,
+        image_id=row.image_id,
+        price_per_hour=row.price_per_hour,
+        state=LeaseState(row.state),
+        allocation=Allocation(tuple(Slot(slot.device_uuid, slot.slot, slot.slots) for slot in row.slots)),
+        created_at=row.created_at,
+        active_at=row.active_at,
+        released_at=row.released_at,
+        release_reason=row.release_reason,
+    )

@@ -1,0 +1,8 @@
+"""Alembic's entry: run the migrations on the connection that `open_database` hands over, in its transaction."""
+
+from alembic import context
+
+from nbgpu.store.schema import Base
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata)
+context.run_migrations()
