@@ -1,0 +1,1 @@
+"""Image catalogue, builder and compatibility check."""
