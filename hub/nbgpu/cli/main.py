@@ -1,9 +1,14 @@
-"""The `nbgpu` command: each group of subcommands is a module of this package."""
+"""The `nbgpu` command: each group of subcommands is a module of this package.
+
+The modules import what they need inside their functions: `nbgpu --help` starts fast.
+"""
 
 import sys
 
 import typer
 
+from nbgpu.cli.run import run
+from nbgpu.cli.setup import down, purge, setup
 from nbgpu.core.errors import NbgpuError
 
 app = typer.Typer(
@@ -11,11 +16,14 @@ app = typer.Typer(
     help="Run and look after a managed GPU notebook platform.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
+for command in (run, setup, down, purge):
+    app.command()(command)
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one line and exit code 1, never a traceback."""
+    """Run the command line; an error of ours is its message and exit code 1, never a traceback."""
     try:
         app()
     except NbgpuError as error:

@@ -1,0 +1,53 @@
+# make run     set up what is missing, then serve the hub on http://127.0.0.1:$(PORT)
+# make test    set up what is missing, then run every test (ARGS="-k name" for some)
+# The work is in the `nbgpu` command (hub/nbgpu/machine); this file only makes the virtual environment for it.
+
+PORT ?= 8000
+DATA ?= .nbgpu
+CONFIG ?= nbgpu.toml
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export NBGPU_DATA = $(abspath $(DATA))
+
+.DEFAULT_GOAL := help
+.PHONY: help run setup test check format lock down purge
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
+
+run: $(STAMP)  ## serve the hub (PORT=8000 DATA=.nbgpu CONFIG=nbgpu.toml); Ctrl-C stops it, notebooks go on
+	@exec $(BIN)/nbgpu run --port $(PORT) --data "$(DATA)" --config "$(CONFIG)"
+
+setup: $(STAMP)  ## bring what the machine lacks, without running anything
+	@$(BIN)/nbgpu setup
+
+test: $(STAMP)  ## run every test, with the real Docker engine and a real browser (ARGS="-k name")
+	@$(BIN)/nbgpu setup --for-tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP)  ## lint, format, types, import contracts, packaging
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@PYTHONPATH= $(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/packaging
+
+format: $(STAMP)  ## rewrite the code in the house format
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+lock: $(STAMP)  ## write constraints.txt anew from the ranges in pyproject.toml
+	@.ci/lock $(VENV)
+
+down: $(STAMP)  ## end the hub of DATA and its notebooks; homes stay
+	@$(BIN)/nbgpu down --data "$(DATA)"
+
+purge: $(STAMP)  ## down, then delete the homes and DATA too (asks first; YES=1 does not ask)
+	@$(BIN)/nbgpu purge --data "$(DATA)" $(if $(YES),--yes)
+
+# The stamp is written last: an interrupted install is taken up again by the next `make`.
+$(STAMP): pyproject.toml constraints.txt .ci/make-venv
+	@.ci/make-venv $(VENV)
+	@touch $@

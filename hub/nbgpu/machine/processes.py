@@ -1,0 +1,109 @@
+"""The processes of one deployment: told apart from others by what they are, since process ids are reused."""
+
+import fcntl
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nbgpu.core.errors import SetupError
+from nbgpu.wiring.deployment import DATA_VARIABLE, Deployment
+
+STOP_SECONDS = 30.0
+PROXY_PID_FILE = "jupyterhub-proxy.pid"  # JupyterHub's own name for it, in its working folder
+
+
+def hub_pid(deployment: Deployment) -> int | None:
+    """Return the pid of this deployment's running hub, or None; a reused pid is not taken for it."""
+    try:
+        pid = int(deployment.pid_file.read_text())
+        environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return None
+    ours = os.fsencode(f"{DATA_VARIABLE}={deployment.data}") in environ
+    return pid if ours and b"jupyterhub" in command else None
+
+
+def hub_address(deployment: Deployment) -> str:
+    """Return the address the hub last served on."""
+    try:
+        return (deployment.data / "hub.url").read_text().strip()
+    except OSError:
+        return "an unknown address"
+
+
+@contextmanager
+def only_hub(deployment: Deployment) -> Iterator[None]:
+    """Hold the deployment's lock: one hub serves a data folder. SetupError names the one that does already.
+
+    The kernel drops the lock with its process, however that ends, so there are no stale locks.
+    """
+    with (deployment.data / "run.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = hub_pid(deployment)
+            what = f"runs at {hub_address(deployment)} (process {pid})" if pid else "is being started or stopped"
+            raise SetupError(
+                f"The hub of {deployment.data} {what}. Use that one, end it with `make down`, or run a second one with "
+                "`make run PORT=8123 DATA=some/dir`."
+            ) from None
+        yield
+
+
+def end_hub(deployment: Deployment, *, seconds: float = STOP_SECONDS) -> int | None:
+    """End the running hub (its proxy and services with it) and return its pid; None when none runs."""
+    pid = hub_pid(deployment)
+    if pid is not None:
+        _signal(pid, signal.SIGTERM)
+        if not _ended(deployment, seconds):
+            _signal(pid, signal.SIGKILL)
+            _ended(deployment, seconds)
+    deployment.pid_file.unlink(missing_ok=True)
+    return pid
+
+
+def forget_lost_proxy(deployment: Deployment) -> None:
+    """Remove a pid file whose proxy is gone: JupyterHub would end whatever has that process id now."""
+    file = deployment.data / PROXY_PID_FILE
+    try:
+        command = Path(f"/proc/{int(file.read_text())}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        command = b""
+    if b"configurable-http-proxy" not in command:
+        file.unlink(missing_ok=True)
+
+
+def check_port(address: str, port: int) -> None:
+    """SetupError when the port can't be served on, with the way to choose another."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise SetupError(
+                f"Port {port} on {address or 'this machine'} can't be used ({reason}). Choose another: "
+                f"make run PORT={port + 1 if port < 65535 else 8000}"
+            ) from error
+
+
+def _ended(deployment: Deployment, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while hub_pid(deployment) is not None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return  # it ended meanwhile: that is what we want

@@ -1,0 +1,85 @@
+"""The set-up as a table of contents. First all that can't be had is collected into one message; then step by step."""
+
+import ctypes
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from nbgpu.core.errors import SetupError
+from nbgpu.machine import browser, engine, packages
+from nbgpu.machine.host import Host
+from nbgpu.machine.proxy import default_cache, ensure_proxy
+from nbgpu.machine.report import Detail, Progress
+
+
+def _nothing() -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One piece of the machine. `ensure` changes nothing where the piece is there; it returns what came of it."""
+
+    title: str
+    ensure: Callable[[Detail], str]
+    blockers: Callable[[], list[str]] = _nothing  # what a person must do first, a sentence each
+
+
+def steps(host: Host, *, for_tests: bool = False) -> list[Step]:
+    """Return what a hub needs, in order; `for_tests` adds what only the test suite needs."""
+    tools = needed_tools(host, for_tests=for_tests)
+    table = [
+        Step(
+            "Tools",
+            lambda report: packages.ensure_tools(host, tools, report),
+            lambda: packages.blockers(host, tools),
+        ),
+        Step("Docker engine", lambda report: engine.ensure_engine(host, report), lambda: engine.blockers(host)),
+        Step("Proxy", lambda report: _proxy(host, report)),
+    ]
+    if for_tests:
+        table.append(
+            Step(
+                "Browser",
+                lambda report: browser.ensure_browser(host, report),
+                lambda: browser.blockers_for_browser(host),
+            )
+        )
+    return table
+
+
+def set_up(table: Iterable[Step], *, console: Console | None = None) -> None:
+    """Bring everything the table names. SetupError lists at once all that a person must install, and how."""
+    table = list(table)
+    problems = [problem for step in table for problem in step.blockers()]
+    if problems:
+        listed = "\n".join(f"  - {problem}" for problem in dict.fromkeys(problems))
+        raise SetupError(f"This machine lacks something the set-up can't bring. Then run this again:\n{listed}")
+    progress = Progress(len(table), console=console)
+    for step in table:
+        progress.run(step.title, step.ensure)
+
+
+def needed_tools(host: Host, *, for_tests: bool) -> list[packages.Tool]:
+    """Return the tools this machine has use for."""
+    tools = []
+    if for_tests or not has_nvidia_driver():
+        tools.append(packages.COMPILER)
+    # Only where apt can bring it: elsewhere the base image has to come from a registry.
+    if packages.DEBOOTSTRAP.is_there(host) or not packages.blockers(host, [packages.DEBOOTSTRAP]):
+        tools.append(packages.DEBOOTSTRAP)
+    return tools
+
+
+def has_nvidia_driver() -> bool:
+    """Whether NVIDIA's management library can be loaded; without it the GPUs are simulated."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _proxy(host: Host, report: Detail) -> str:
+    return " ".join(ensure_proxy(host, default_cache(), report))
