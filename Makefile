@@ -31,7 +31,7 @@ check: $(STAMP)  ## lint, format, types, import contracts, packaging
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@PYTHONPATH= $(BIN)/lint-imports
+	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/packaging
 
 format: $(STAMP)  ## rewrite the code in the house format
