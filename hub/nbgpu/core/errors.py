@@ -13,7 +13,8 @@
     └── Refusal               a person asked for what they can't have; says what, why and what to do
         ├── InvalidOptions        400, reason "options"
         ├── NotAllowed            403, reason "not_allowed"
-        └── NoCapacity            503, reason "capacity"
+        ├── NoCapacity            503, reason "capacity"
+        └── ImageMissing          503, reason "image"
 
 Every message is one or two plain sentences: what was asked, what was found, what to do.
 """
@@ -84,4 +85,11 @@ class NoCapacity(Refusal):
     """All that would fit is taken."""
 
     reason = "capacity"
+    status_code = 503
+
+
+class ImageMissing(Refusal):
+    """The image is in the menu but not on this machine."""
+
+    reason = "image"
     status_code = 503

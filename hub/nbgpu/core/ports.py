@@ -37,5 +37,8 @@ class LeaseStore(Protocol):
     def release(self, session_id: str, reason: str) -> bool:
         """Give the devices back; False if they were already. Idempotent."""
 
+    def release_server(self, server: ServerRef, reason: str) -> int:
+        """Give back whatever the server still holds; return how many leases that ended. Idempotent."""
+
     def open_leases(self) -> tuple[Lease, ...]:
         """Return all leases that are not released, oldest first."""

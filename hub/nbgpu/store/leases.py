@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from sqlalchemy import Engine, func, select, text, update
+from sqlalchemy import ColumnElement, Engine, func, select, text, update
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.orm import Session, selectinload
 
@@ -57,17 +57,11 @@ class SqlLeaseStore:
 
     def release(self, session_id: str, reason: str) -> bool:
         """Give the devices back; False if they were already. Idempotent."""
-        now = self._clock()
-        with Session(self._engine) as db, db.begin():
-            rows = db.execute(
-                update(SessionRow)
-                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
-                .values(state=LeaseState.RELEASED, released_at=now, release_reason=reason[:_REASON_LENGTH])
-                .returning(SessionRow.session_id)
-            ).all()
-            if rows:
-                db.execute(update(LeaseRow).where(LeaseRow.session_id == session_id).values(released_at=now))
-            return bool(rows)
+        return self._release(reason, SessionRow.session_id == session_id) > 0
+
+    def release_server(self, server: ServerRef, reason: str) -> int:
+        """Give back whatever the server still holds; return how many leases that ended. Idempotent."""
+        return self._release(reason, SessionRow.username == server.username, SessionRow.servername == server.servername)
 
     def open_leases(self) -> tuple[Lease, ...]:
         """Return all leases that are not released, oldest first."""
@@ -79,6 +73,18 @@ class SqlLeaseStore:
                 .options(selectinload(SessionRow.slots))
             ).all()
             return tuple(_to_lease(row) for row in rows)
+
+    def _release(self, reason: str, *which: ColumnElement[bool]) -> int:
+        now = self._clock()
+        with Session(self._engine) as db, db.begin():
+            ended = db.scalars(
+                update(SessionRow)
+                .where(SessionRow.released_at.is_(None), *which)
+                .values(state=LeaseState.RELEASED, released_at=now, release_reason=reason[:_REASON_LENGTH])
+                .returning(SessionRow.session_id)
+            ).all()
+            db.execute(update(LeaseRow).where(LeaseRow.session_id.in_(ended)).values(released_at=now))
+            return len(ended)
 
 
 def _place(db: Session, choice: Choice, devices: tuple[Device, ...]) -> Allocation:

@@ -1,0 +1,136 @@
+"""The admission desk: every start, whatever its way in, is judged and given its lease here.
+
+Engine-neutral and synchronous: each method may ask the driver, the database or the engine, so callers use a thread.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from nbgpu.core.devices import Device
+from nbgpu.core.errors import ImageMissing, InvalidOptions, NoCapacity, NotAllowed
+from nbgpu.core.leases import Lease, ServerRef
+from nbgpu.core.menu import IMAGE_KEY, Choice, Menu, parse_options
+from nbgpu.core.ports import Inventory, LeaseStore
+from nbgpu.spawner.cards import Card, ImageView, build_card, explain_shortage
+from nbgpu.spawner.device_access import DeviceAccess, DeviceGrant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MenuView:
+    """All that the spawn page shows."""
+
+    cards: tuple[Card, ...]
+    images: tuple[ImageView, ...]
+    selected: Choice
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageText:
+    """What people read of an image."""
+
+    display_name: str
+    detail: str
+
+
+class Desk:
+    """Judges options, hands out leases, tells what is free."""
+
+    def __init__(
+        self,
+        *,
+        menu: Menu,
+        leases: LeaseStore,
+        inventory: Inventory,
+        access: DeviceAccess,
+        images: Mapping[str, ImageText],
+        find_image_id: Callable[[str], str | None],
+        currency: str,
+    ) -> None:
+        self.menu = menu
+        self._leases = leases
+        self._inventory = inventory
+        self._access = access
+        self._images = images
+        self._find_image_id = find_image_id
+        self._currency = currency
+
+    def admit(self, options: object, groups: frozenset[str]) -> Choice:
+        """Return what `options` (anything) asks for. Raises InvalidOptions, NotAllowed or ImageMissing."""
+        choice = self.menu.choose(options, groups)
+        if not parse_options(options).get(IMAGE_KEY):
+            built = next((slug for slug in choice.flavor.images if self._find_image_id(slug)), choice.image)
+            choice = Choice(choice.flavor, built)
+        self.image_id(choice.image)
+        return choice
+
+    def image_id(self, slug: str) -> str:
+        """Return the engine's immutable id of a catalogue image. Raises ImageMissing."""
+        image_id = self._find_image_id(slug)
+        if image_id is None:
+            raise ImageMissing(
+                f"The image “{slug}” is not on this machine yet. Take another one, or ask an administrator to run: "
+                f"nbgpu images build {slug}"
+            )
+        return image_id
+
+    def acquire(self, server: ServerRef, choice: Choice, groups: frozenset[str]) -> Lease:
+        """Give the server its devices. Raises NoCapacity, with what is free instead, and ImageMissing."""
+        inventory = self._inventory.snapshot()
+        image_id = self.image_id(choice.image)
+        try:
+            return self._leases.acquire(server, choice, image_id, inventory.devices)
+        except NoCapacity:
+            eligible = self.menu.eligible(groups)
+            raise NoCapacity(explain_shortage(choice.flavor, eligible, inventory, self._leases.open_leases())) from None
+
+    def grant(self, lease: Lease) -> DeviceGrant:
+        """Return what lets the lease's devices, and no other, into its container."""
+        return self._access.grant(lease.allocation.device_uuids)
+
+    def devices(self, lease: Lease) -> tuple[Device, ...]:
+        """Return the lease's devices that the driver still has."""
+        known = self._inventory.snapshot().by_uuid
+        return tuple(known[uuid] for uuid in lease.allocation.device_uuids if uuid in known)
+
+    def activate(self, session_id: str, started_at: datetime) -> None:
+        """Note that the lease's container runs since `started_at`."""
+        self._leases.activate(session_id, started_at)
+
+    def release(self, session_id: str, reason: str) -> bool:
+        """Give the devices back; False if they were already."""
+        return self._leases.release(session_id, reason)
+
+    def release_server(self, server: ServerRef, reason: str) -> int:
+        """Give back whatever an earlier, broken life of the server still holds."""
+        return self._leases.release_server(server, reason)
+
+    def view(self, groups: frozenset[str], last_options: object) -> MenuView:
+        """Return the menu as it is now. Raises NotAllowed when no flavor is open to the person."""
+        inventory, leases = self._inventory.snapshot(), self._leases.open_leases()
+        images = tuple(self._view_image(slug) for slug in self._images)
+        return MenuView(
+            cards=tuple(build_card(flavor, inventory, leases, self._currency) for flavor in self.menu.eligible(groups)),
+            images=images,
+            selected=self._preselect(groups, last_options),
+            simulated=inventory.simulated,
+        )
+
+    def _preselect(self, groups: frozenset[str], last_options: object) -> Choice:
+        """The last choice where it can still be had, else the default."""
+        for options in (last_options, {}):
+            try:
+                return self.admit(options, groups)
+            except (InvalidOptions, NotAllowed, ImageMissing):
+                continue
+        return self.menu.choose({}, groups)
+
+    def _view_image(self, slug: str) -> ImageView:
+        text = self._images[slug]
+        return ImageView(
+            slug=slug,
+            display_name=text.display_name,
+            detail=text.detail,
+            built=self._find_image_id(slug) is not None,
+        )

@@ -1,0 +1,235 @@
+"""Servers as Docker containers: DockerSpawner, with leases, limits and a clean end.
+
+What differs from DockerSpawner: containers are removed and made anew, never restarted (old image, environment and
+devices); images come from the catalogue by id and are never pulled at a start; "can't ask" is not "gone"; calls go
+through a pool of threads, each with a time limit.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, ClassVar
+
+import requests
+from docker.errors import APIError, DockerException
+from dockerspawner import DockerSpawner
+from traitlets import Integer, Unicode, default
+
+from nbgpu.core.errors import EngineError, EngineUnavailable, NameTaken
+from nbgpu.core.leases import Lease
+from nbgpu.core.menu import Choice
+from nbgpu.spawner import container, names
+from nbgpu.spawner.flavored import FlavoredSpawner
+from nbgpu.spawner.threads import see_through
+
+_LAST_LINES = 8
+_LAST_LINES_LENGTH = 800  # characters: they go to a page
+_GONE_TRIES = 50  # of 0.1 s: how long a removal by somebody else may take
+_PLAIN_WORDS = {
+    "could not select device driver": "Docker can't hand out GPUs: NVIDIA's container toolkit is not installed. "
+    "Install nvidia-container-toolkit and restart Docker.",
+    "driver/library version mismatch": "The NVIDIA driver was updated while it was in use. Restart this machine.",
+}
+
+
+class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  # DockerSpawner has no types
+    """Runs each server in a container that has exactly the leased devices."""
+
+    calls = Integer(8, config=True, help="Docker calls at one time, for all users together.")
+    stop_timeout = Integer(10, config=True, help="Seconds that a server has to end by itself.")
+    home = Unicode(container.HOME, config=True, help="Where the home volume is mounted.")
+
+    _pool: ClassVar[ThreadPoolExecutor | None] = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # What the site configured; each start builds its own from these.
+        self._site_host_config: dict[str, Any] = self._eval_if_callable(self.extra_host_config)
+        self._site_create_kwargs: dict[str, Any] = self._eval_if_callable(self.extra_create_kwargs)
+        self._grant_environment: dict[str, str] = {}
+
+    @default("object_name")
+    def _object_name_default(self) -> str:
+        return names.container_name(self.prefix, self.server_ref)
+
+    @default("use_internal_ip")
+    def _use_internal_ip_default(self) -> bool:
+        return True
+
+    @property
+    def executor(self) -> ThreadPoolExecutor:
+        """The threads of all Docker calls: one slow call must not block everybody's."""
+        cls = type(self)
+        if cls._pool is None:
+            cls._pool = ThreadPoolExecutor(self.calls, thread_name_prefix="docker")
+        return cls._pool
+
+    def _docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Make one call; the client's own timeout bounds it. Raises APIError for an answer, else EngineUnavailable."""
+        try:
+            return super()._docker(method, *args, **kwargs)
+        except APIError:
+            raise
+        except (DockerException, requests.RequestException, OSError) as error:
+            raise EngineUnavailable(f"Docker does not answer ({method}): {error}") from error
+
+    # Start
+
+    async def launch(self, lease: Lease, choice: Choice) -> str:
+        """Create and start the container; return its URL."""
+        self._configure(lease, choice)
+        try:
+            await self._ensure_home()
+            await see_through(self._create())
+            await see_through(self.start_object())
+        except APIError as error:
+            raise to_engine_error(error) from error
+        ip, port = await self.get_ip_and_port()
+        return f"http://{ip}:{port}"
+
+    def _configure(self, lease: Lease, choice: Choice) -> None:
+        """Set the traits from which DockerSpawner builds its create call."""
+        grant = self.desk.grant(lease)
+        flavor = choice.flavor
+        self.image = lease.image_id
+        self.mem_limit, self.cpu_limit = flavor.memory, flavor.cpus
+        home = {"binds": {names.home_volume_name(self.prefix, self.user.name): {"bind": self.home, "mode": "rw"}}}
+        self.extra_host_config = merge(
+            container.build_host_config(flavor), home, self._site_host_config, dict(grant.host_config)
+        )
+        labels = container.build_labels(self.prefix, names.server_slug(self.server_ref), lease)
+        self.extra_create_kwargs = merge(self._site_create_kwargs, {"labels": labels})
+        self._grant_environment = {
+            **container.build_environment(flavor, lease, self.desk.devices(lease)),
+            **grant.environment,
+        }
+
+    async def _ensure_home(self) -> None:
+        """Make the user's home volume; an existing one stays as it is."""
+        volume = names.home_volume_name(self.prefix, self.user.name)
+        await self.docker("create_volume", volume, labels={container.DEPLOYMENT_LABEL: self.prefix})
+
+    async def _create(self) -> None:
+        created = await self.create_object()
+        self.object_id = created[self.object_id_key]
+
+    def get_env(self) -> dict[str, str]:
+        """Return the server's environment; what the lease says comes last and wins."""
+        return {**super().get_env(), **self._grant_environment}
+
+    async def pull_image(self, image: str) -> None:
+        """Never pull: images are built or loaded ahead, and started by id."""
+
+    async def find_started_at(self) -> datetime:
+        """Return the container's own start time."""
+        state = (await self._inspect(self.object_id) or {}).get("State", {})
+        return parse_docker_time(state["StartedAt"])
+
+    # State
+
+    async def _inspect(self, name_or_id: str) -> dict[str, Any] | None:
+        """Return what Docker knows of a container, None when it says there is none. Raises EngineUnavailable."""
+        try:
+            found: dict[str, Any] = await self.docker("inspect_container", name_or_id)
+        except APIError as error:
+            if error.status_code == requests.codes.not_found:
+                return None
+            raise EngineUnavailable(f"Docker can't say whether {name_or_id} runs: {error.explanation}") from error
+        return found
+
+    async def find_end(self) -> str | None:
+        """Return None while the container runs, else why it ended, with its last words."""
+        found = await self._inspect(self.object_id) if self.object_id else None
+        if found is None:
+            return "The container is gone."
+        state = found["State"]
+        if state["Running"]:
+            return None
+        return f"{describe_end(state)} {await self.find_last_words()}".strip()
+
+    async def find_last_words(self) -> str:
+        """Return the container's last log lines, cut and printable."""
+        if not self.object_id:
+            return ""
+        try:
+            raw: bytes = await self.docker("logs", self.object_id, tail=_LAST_LINES)
+        except APIError:
+            return ""
+        lines = "".join(each if each.isprintable() or each == "\n" else "?" for each in raw.decode(errors="replace"))
+        text = lines.strip()[-_LAST_LINES_LENGTH:]
+        return f"Last log lines: {text}" if text else ""
+
+    # End
+
+    async def shut_down(self, *, now: bool) -> None:
+        """End and remove the container; return when it is certain that it is gone. Idempotent."""
+        if not self.object_id:
+            return
+        try:
+            if not now:
+                await self.docker("stop", self.object_id, timeout=self.stop_timeout)
+            await self._remove(self.object_id)
+        except APIError as error:
+            if error.status_code != requests.codes.not_found:
+                raise to_engine_error(error) from error
+        self.object_id = ""
+
+    async def _remove(self, container_id: str) -> None:
+        """Remove a container, running or not, and see it gone."""
+        try:
+            await self.docker("remove_container", container_id, force=True, v=True)
+        except APIError as error:
+            if error.status_code not in (requests.codes.not_found, requests.codes.conflict):
+                raise
+        for _ in range(_GONE_TRIES):
+            if await self._inspect(container_id) is None:
+                return
+            await asyncio.sleep(0.1)  # somebody else's removal is under way
+        raise EngineError(f"Docker did not remove the container {container_id[:12]}; try again in a minute.")
+
+    async def clear_leftovers(self) -> None:
+        """Remove an earlier container of this server. Raises NameTaken for one that is not ours."""
+        found = await self._inspect(self.object_name)
+        if found is None:
+            return
+        if (found["Config"].get("Labels") or {}).get(container.DEPLOYMENT_LABEL) != self.prefix:
+            raise NameTaken(
+                f"A container that nbgpu did not make has the name {self.object_name}. "
+                "Ask an administrator to rename or remove it."
+            )
+        self.log.warning("Removing %s, left over by an earlier start", self.object_name)
+        await self._remove(found["Id"])
+
+
+def merge(*layers: dict[str, Any]) -> dict[str, Any]:
+    """Return the layers merged, dicts key by key; later layers win."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            old = merged.get(key)
+            merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def parse_docker_time(text: str) -> datetime:
+    """Return Docker's RFC 3339 time with nanoseconds as an aware instant."""
+    whole, _, rest = text.rstrip("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}.{rest[:6].ljust(6, '0')}+00:00")
+
+
+def describe_end(state: dict[str, Any]) -> str:
+    """Return why a container ended, from its inspected state."""
+    if state.get("OOMKilled"):
+        return "The server ran out of memory and was ended. Take a flavor with more RAM."
+    code = state.get("ExitCode")
+    error = state.get("Error")
+    return f"The container ended with exit code {code}" + (f": {error}." if error else ".")
+
+
+def to_engine_error(error: APIError) -> EngineError:
+    """Return Docker's refusal in plain words where we know them."""
+    text = str(error.explanation or error)
+    for part, plain in _PLAIN_WORDS.items():
+        if part in text:
+            return EngineError(plain)
+    return EngineError(f"Docker refused: {text[:300]}")

@@ -1,0 +1,275 @@
+"""The engine-neutral half of our spawners: menu, admission, lease, and a clean end whatever happens.
+
+An engine's subclass launches, asks and ends one server; when and with which devices is decided here. What a start
+made is undone by the same start if it fails, times out or is cancelled in any phase.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+from jupyterhub.spawner import Spawner, SpawnException
+from tornado import web
+from traitlets import Callable as CallableTrait
+from traitlets import Unicode, default
+
+from nbgpu.core.errors import EngineError, EngineUnavailable, InvalidOptions, NbgpuError, NotAllowed, Refusal
+from nbgpu.core.leases import Lease, ServerRef
+from nbgpu.core.menu import Choice, parse_options
+from nbgpu.spawner.desk import Desk
+from nbgpu.spawner.form import render_form
+from nbgpu.spawner.progress import Phase, ProgressFeed
+from nbgpu.spawner.readiness import wait_until_ready
+from nbgpu.spawner.threads import in_thread
+
+_UNDO_TIME = 5  # seconds of the start timeout that are kept for ending what was started
+_STATE_KEYS = ("session_id", "flavor", "image_slug", "image_id")
+
+
+class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
+    """Starts servers of a flavor. Subclasses implement the five methods below `# Engine`."""
+
+    get_desk = CallableTrait(config=True, help="Function that returns the admission desk.")
+
+    session_id = Unicode(help="UUID of the running session; empty when there is none.")
+    flavor = Unicode(help="Slug of the running server's flavor.")
+    image_slug = Unicode(help="Slug of the running server's image.")
+    image_id = Unicode(help="The engine's immutable id of that image.")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.device_uuids: tuple[str, ...] = ()
+        self._choice: Choice | None = None
+        self._work: asyncio.Task[str] | None = None
+        self._feed = ProgressFeed()
+
+    # Engine
+
+    async def launch(self, lease: Lease, choice: Choice) -> str:
+        """Create and start the server; return its URL without path, like "http://172.18.0.2:8888"."""
+        raise NotImplementedError
+
+    async def find_started_at(self) -> datetime:
+        """Return when the engine started the server."""
+        raise NotImplementedError
+
+    async def find_end(self) -> str | None:
+        """Return None while the server runs, else why it ended, with its last words. Raises EngineUnavailable."""
+        raise NotImplementedError
+
+    async def find_last_words(self) -> str:
+        """Return the server's last log lines as a sentence; empty when it said nothing."""
+        raise NotImplementedError
+
+    async def shut_down(self, *, now: bool) -> None:
+        """End the server and remove what `launch` made; return when that is certain. Idempotent."""
+        raise NotImplementedError
+
+    async def clear_leftovers(self) -> None:
+        """Remove what an earlier, broken life of this server left. Raises NameTaken for what is not ours."""
+        raise NotImplementedError
+
+    # Menu
+
+    @property
+    def desk(self) -> Desk:
+        """The admission desk of this hub."""
+        desk: Desk = self.get_desk()
+        return desk
+
+    @property
+    def server_ref(self) -> ServerRef:
+        """This server, in the domain's words."""
+        return ServerRef(self.user.name, self.name)
+
+    @property
+    def group_names(self) -> frozenset[str]:
+        """The groups of the server's user."""
+        return frozenset(group.name for group in self.user.groups)
+
+    @default("options_form")
+    def _default_options_form(self) -> Callable[[Spawner], Awaitable[str]]:
+        return render_options_form
+
+    @default("options_from_form")
+    def _default_options_from_form(self) -> Callable[[dict[str, list[str]]], dict[str, str]]:
+        return read_form
+
+    @default("apply_user_options")
+    def _default_apply_user_options(self) -> Callable[[Spawner, Any], Awaitable[None]]:
+        return admit_options
+
+    async def admit(self, user_options: object) -> None:
+        """Judge the options of this start, whatever their way in. Raises SpawnException."""
+        try:
+            self._choice = await asyncio.to_thread(self.desk.admit, user_options, self.group_names)
+        except Refusal as refusal:
+            if isinstance(refusal, InvalidOptions | NotAllowed):
+                self.orm_spawner.user_options = None  # a wrong choice must not be the next start's default
+            raise to_spawn_exception(refusal) from None
+        # What was chosen, defaults filled in: the admin page, the API and the next start read it here.
+        self.user_options = self.orm_spawner.user_options = self._choice.to_options()
+
+    # Life
+
+    async def start(self) -> str:
+        """Start the server; return its URL. Cancelling returns at once, while the undoing goes on."""
+        await self._settle()
+        self._work = asyncio.ensure_future(self._start())
+        try:
+            await asyncio.wait([self._work])
+        except asyncio.CancelledError:
+            self._work.cancel()
+            raise
+        return self._work.result()
+
+    async def _start(self) -> str:
+        self._feed = ProgressFeed()
+        try:
+            async with asyncio.timeout(self.start_timeout - _UNDO_TIME):
+                return await self._start_in_phases()
+        except BaseException as error:
+            if isinstance(error, TimeoutError):
+                error = await self._explain_timeout()
+            await self._undo(error)
+            if isinstance(error, NbgpuError):
+                raise to_spawn_exception(error) from error
+            raise
+        finally:
+            self._feed.close()
+
+    async def _start_in_phases(self) -> str:
+        if self._choice is None:  # a hub that does not apply options: start with the defaults
+            await self.admit(self.user_options)
+        choice = self._choice
+        assert choice is not None  # noqa: S101 - for the type checker: `admit` sets it or raises
+        await self.clear_leftovers()
+        await in_thread(self.desk.release_server, self.server_ref, "left over by an earlier start")
+        self._feed.report(Phase.LEASE, f"Leasing “{choice.flavor.display_name}”")
+        lease = await in_thread(self.desk.acquire, self.server_ref, choice, self.group_names)
+        self._take(lease)
+        self._feed.report(Phase.IMAGE, f"Using the image “{lease.image}”")
+        self._feed.report(Phase.CONTAINER, "Starting the container")
+        url = await self.launch(lease, choice)
+        await in_thread(self.desk.activate, lease.session_id, await self.find_started_at())
+        self._feed.report(Phase.SERVER, "Waiting for the notebook server to answer")
+        await wait_until_ready(f"{url}{self.server.base_url}api", self.find_end)
+        return url
+
+    async def _explain_timeout(self) -> NbgpuError:
+        text = f"The server did not answer within {self.start_timeout - _UNDO_TIME:g} s and was ended."
+        try:
+            return EngineError(f"{text} {await self.find_last_words()}".strip())
+        except NbgpuError:
+            return EngineError(text)
+
+    async def _undo(self, error: BaseException) -> None:
+        """Give back what the start has taken so far; what can't be undone now keeps its lease and is logged."""
+        reason = "cancelled" if isinstance(error, asyncio.CancelledError) else f"failed start: {error}"
+        try:
+            await self.shut_down(now=True)
+        except NbgpuError as trouble:
+            self.log.error("Undoing the start of %s: %s", self._log_name, trouble)
+            return
+        await self._release(reason)
+
+    async def _settle(self) -> None:
+        """Wait until a start that was cancelled has undone all it made."""
+        if self._work is not None and not self._work.done():
+            await asyncio.wait([self._work])
+
+    async def poll(self) -> int | str | None:
+        """Return None while the server runs, or while that can't be known; else why it ended."""
+        await self._settle()
+        if not self.session_id:
+            return 0
+        try:
+            end = await self.find_end()
+        except EngineUnavailable as error:
+            self.log.warning("Can't ask about %s, taken as running: %s", self._log_name, error)
+            return None
+        if end is not None:
+            # JupyterHub won't call stop() on a dead server: this is the place to give its devices back.
+            await self.stop(now=True, reason=end)
+        return end
+
+    async def stop(self, now: bool = False, reason: str = "stopped") -> None:  # noqa: FBT001, FBT002 - JupyterHub's signature
+        """End the server and give its devices back once that is certain."""
+        await self._settle()
+        await self.shut_down(now=now)
+        await self._release(reason)
+
+    async def _release(self, reason: str) -> None:
+        if self.session_id:
+            await in_thread(self.desk.release, self.session_id, reason)
+
+    async def progress(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield the phases of the start that is under way."""
+        async for event in self._feed.follow():
+            yield event
+
+    # What survives a hub restart
+
+    def _take(self, lease: Lease) -> None:
+        self.session_id, self.flavor = lease.session_id, lease.flavor
+        self.image_slug, self.image_id = lease.image, lease.image_id
+        self.device_uuids = lease.allocation.device_uuids
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what the hub's database keeps of a running server."""
+        state: dict[str, Any] = super().get_state()
+        if self.session_id:
+            state |= {key: getattr(self, key) for key in _STATE_KEYS}
+            state["device_uuids"] = list(self.device_uuids)
+        return state
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take up a running server after a hub restart."""
+        super().load_state(state)
+        for key in _STATE_KEYS:
+            setattr(self, key, state.get(key, ""))
+        self.device_uuids = tuple(state.get("device_uuids", ()))
+
+    def clear_state(self) -> None:
+        """Forget the ended session."""
+        super().clear_state()
+        self.load_state({})
+
+
+class SpawnFault(web.HTTPError):
+    """A start that failed through no choice of the user's; JupyterHub shows `jupyterhub_message` on its pages."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(500, "%s", message)
+        self.jupyterhub_message = message
+
+
+async def render_options_form(spawner: FlavoredSpawner) -> str:
+    """Return the inside of the spawn form: the cards and images as they are now."""
+    try:
+        view = await asyncio.to_thread(spawner.desk.view, spawner.group_names, spawner.orm_spawner.user_options or {})
+    except NbgpuError as error:
+        raise to_spawn_exception(error) from None
+    return render_form(view)
+
+
+def read_form(form: dict[str, list[str]]) -> dict[str, str]:
+    """Return a form's fields as options. Raises SpawnException."""
+    try:
+        return parse_options(form)
+    except Refusal as refusal:
+        raise to_spawn_exception(refusal) from None
+
+
+async def admit_options(spawner: FlavoredSpawner, user_options: object) -> None:
+    """Judge the options of a start: the hook that form, REST and URL starts all pass."""
+    await spawner.admit(user_options)
+
+
+def to_spawn_exception(error: NbgpuError) -> web.HTTPError:
+    """Return the hub's exception for an error of ours: a refusal with its reason label, or a fault."""
+    if isinstance(error, Refusal):
+        refusal: web.HTTPError = SpawnException(str(error), reason=error.reason, status_code=error.status_code)
+        return refusal
+    return SpawnFault(str(error))

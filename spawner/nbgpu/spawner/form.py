@@ -1,0 +1,18 @@
+"""The inside of the spawn form, rendered from the menu view."""
+
+from functools import cache
+
+from jinja2 import Environment, PackageLoader
+
+from nbgpu.spawner.cards import group_cards
+from nbgpu.spawner.desk import MenuView
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(loader=PackageLoader("nbgpu.spawner"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+
+
+def render_form(view: MenuView) -> str:
+    """Return HTML: the cards by kind, then the images. All text is escaped."""
+    return _environment().get_template("menu.html").render(view=view, groups=group_cards(view.cards))

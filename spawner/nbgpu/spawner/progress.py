@@ -1,0 +1,54 @@
+"""The phases of a start, as the pending page shows them. Any number of pages may follow one start."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from enum import Enum
+from typing import Any
+
+
+class Phase(Enum):
+    """A step of a start: its name, and how far the bar is when it begins (percent)."""
+
+    LEASE = ("lease", 10)
+    IMAGE = ("image", 25)
+    CONTAINER = ("container", 35)
+    SERVER = ("server", 60)
+
+    def __init__(self, label: str, percent: int) -> None:
+        self.label = label
+        self.percent = percent
+
+
+class ProgressFeed:
+    """The events of one start, kept so that a page that comes late sees them all."""
+
+    def __init__(self) -> None:
+        self._events: list[dict[str, Any]] = []
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    def report(self, phase: Phase, message: str) -> None:
+        """Add an event; `message` is plain text, which JupyterHub's page escapes."""
+        self._events.append({"progress": phase.percent, "phase": phase.label, "message": message})
+        self._wake()
+
+    def close(self) -> None:
+        """End the feed: everyone who follows it gets the rest and then stops."""
+        self._closed = True
+        self._wake()
+
+    async def follow(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield all events, the past ones first, until the feed is closed."""
+        sent = 0
+        while True:
+            while sent < len(self._events):
+                yield dict(self._events[sent])
+                sent += 1
+            if self._closed:
+                return
+            await self._changed.wait()
+
+    def _wake(self) -> None:
+        # Those who wait hold the old event; the next to wait gets a new one.
+        self._changed.set()
+        self._changed = asyncio.Event()

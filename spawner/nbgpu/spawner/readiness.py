@@ -1,0 +1,43 @@
+"""Wait until a server answers, and notice at once when it never will.
+
+JupyterHub's own wait backs off at random, up to seconds, and goes on asking a container that is dead. Here the
+server is asked at short, growing intervals, and the engine is asked now and then whether it still runs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+
+from nbgpu.core.errors import ServerDied
+
+_FIRST_INTERVAL = 0.03  # seconds
+_LONGEST_INTERVAL = 0.1
+_CHECK_EVERY = 10  # rounds between two questions to the engine
+
+
+async def wait_until_ready(url: str, find_end: Callable[[], Awaitable[str | None]]) -> None:
+    """Return when `url` answers HTTP, whatever the status below 500.
+
+    `find_end` returns None while the server's process runs, else why it ended. Raises ServerDied. Waits for ever
+    otherwise: the caller has the time limit.
+    """
+    interval = _FIRST_INTERVAL
+    rounds = 0
+    while not await _answers(url):
+        rounds += 1
+        if rounds % _CHECK_EVERY == 0:
+            end = await find_end()
+            if end is not None:
+                raise ServerDied(end)
+        await asyncio.sleep(interval)
+        interval = min(_LONGEST_INTERVAL, interval * 1.2)
+
+
+async def _answers(url: str) -> bool:
+    request = HTTPRequest(url, connect_timeout=1, request_timeout=5, follow_redirects=False)
+    try:
+        response = await AsyncHTTPClient().fetch(request, raise_error=False)
+    except OSError:
+        return False
+    return 200 <= response.code < 500
