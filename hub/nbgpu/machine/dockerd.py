@@ -12,6 +12,7 @@ from nbgpu.core.errors import SetupError
 from nbgpu.machine.report import Detail
 
 START_SECONDS = 60.0
+DYING_SECONDS = 2.0
 TAIL = 20  # lines of the log in an error
 
 
@@ -34,14 +35,11 @@ def clear_leavings(plan: DaemonPlan) -> list[str]:
     A pid file counts as left when its process is gone or is another program (pids are reused), a socket when nobody
     answers on it. What belongs to a running one stays.
     """
-    stale = [
-        path
-        for path, program in (
-            (plan.pid_file, "dockerd"),
-            (plan.exec_root / "containerd" / "containerd.pid", "containerd"),
-        )
-        if path.exists() and not _runs(path, program)
-    ]
+    containerd = plan.exec_root / "containerd" / "containerd.pid"
+    if not _runs(plan.pid_file, "dockerd"):
+        _wait_for_end(containerd)
+    files = ((plan.pid_file, "dockerd"), (containerd, "containerd"))
+    stale = [path for path, program in files if path.exists() and not _runs(path, program)]
     sockets = (plan.system_containerd, plan.exec_root / "containerd" / "containerd.sock")
     stale += [path for path in sockets if path.exists() and not _answers(path)]
     for path in stale:
@@ -91,12 +89,21 @@ def _log_tail(log: Path) -> str:
     return f"The end of {log}:\n" + "\n".join(f"    {line}" for line in lines)
 
 
+def _wait_for_end(containerd: Path) -> None:
+    """Give the containerd of a killed dockerd, which the kernel ends with it, the moment that takes."""
+    deadline = time.monotonic() + DYING_SECONDS
+    while _runs(containerd, "containerd") and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def _runs(pid_file: Path, program: str) -> bool:
+    """Whether the process is alive and is that program. One that ended and was never reaped does not count."""
     try:
-        name = Path(f"/proc/{int(pid_file.read_text())}/comm").read_text().strip()
+        status = Path(f"/proc/{int(pid_file.read_text())}/status").read_text()
     except (OSError, ValueError):
         return False
-    return name == program
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    return fields["Name"] == program and not fields["State"].startswith(("Z", "X"))
 
 
 def _answers(path: Path) -> bool:

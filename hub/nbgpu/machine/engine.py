@@ -1,13 +1,17 @@
 """A Docker engine: the one that answers, or one that the set-up installs and starts."""
 
 import os
+import socket
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
+from docker.constants import DEFAULT_DOCKER_API_VERSION
 from docker.errors import DockerException
+from requests.exceptions import RequestException
 
 from nbgpu.core.errors import SetupError
 from nbgpu.machine import packages
@@ -16,6 +20,7 @@ from nbgpu.machine.host import Host
 from nbgpu.machine.report import Detail
 
 ANSWER_SECONDS = 10
+LOCAL_SOCKET = "unix:///var/run/docker.sock"
 ENGINE_TOOLS = (packages.DOCKER_CLIENT, packages.DOCKER_ENGINE)
 
 
@@ -30,15 +35,30 @@ class Answer:
 
 def ask_engine(environ: Mapping[str, str]) -> Answer:
     """Ask the engine that `DOCKER_HOST` names, else the local socket, for its version."""
+    settings = docker.utils.kwargs_from_env(environment=dict(environ))
+    address = settings.get("base_url") or LOCAL_SOCKET
+    if address.startswith(("unix://", "http+unix://")):
+        # Asked first: the client would say less clearly why, and leave its socket open.
+        problem = _socket_problem(address.partition("://")[2])
+        if problem is not None:
+            return Answer(None, str(problem), forbidden=isinstance(problem, PermissionError))
     try:
-        client = docker.from_env(environment=dict(environ), timeout=ANSWER_SECONDS)
+        # With a version given, making the client asks nothing; any engine answers the unversioned call.
+        client = docker.APIClient(**settings, version=DEFAULT_DOCKER_API_VERSION, timeout=ANSWER_SECONDS)
+        with closing(client):
+            return Answer(str(client.version(api_version=False)["Version"]))
+    except (DockerException, RequestException) as error:
+        return Answer(None, str(error))
+
+
+def _socket_problem(path: str) -> OSError | None:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(ANSWER_SECONDS)
         try:
-            return Answer(str(client.version()["Version"]))
-        finally:
-            client.close()
-    except DockerException as error:
-        text = str(error)
-        return Answer(None, text, forbidden="PermissionError" in text or "Permission denied" in text)
+            probe.connect(path)
+        except OSError as error:
+            return error
+    return None
 
 
 Ask = Callable[[Mapping[str, str]], Answer]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import docker
 from docker.errors import DockerException, NotFound
+from requests.exceptions import RequestException
 
 from nbgpu.core.errors import EngineUnavailable, SetupError
 from nbgpu.machine.processes import end_hub
@@ -74,7 +75,7 @@ def _engine() -> Iterator[docker.DockerClient]:
     try:
         client = docker.from_env(timeout=60)
         yield client
-    except DockerException as error:
+    except (DockerException, RequestException) as error:
         raise EngineUnavailable(
             f"Docker at {os.environ.get('DOCKER_HOST', 'the local socket')} gave no answer, so nothing was ended "
             f"there: {error}. Start it (`make setup`) and run this again."
