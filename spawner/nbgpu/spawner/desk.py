@@ -3,9 +3,9 @@
 Engine-neutral and synchronous: each method may ask the driver, the database or the engine, so callers use a thread.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from nbgpu.core.devices import Device
 from nbgpu.core.errors import ImageMissing, InvalidOptions, NoCapacity, NotAllowed
@@ -26,12 +26,14 @@ class MenuView:
     simulated: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageText:
-    """What people read of an image."""
+class ImageShelf(Protocol):
+    """The catalogue's images and which of them are on this machine."""
 
-    display_name: str
-    detail: str
+    def find_id(self, slug: str) -> str | None:
+        """Return the engine's immutable id of an image, None when it is not built. Raises EngineUnavailable."""
+
+    def views(self) -> tuple[ImageView, ...]:
+        """Return all images as people read them. Raises EngineUnavailable."""
 
 
 class Desk:
@@ -44,8 +46,7 @@ class Desk:
         leases: LeaseStore,
         inventory: Inventory,
         access: DeviceAccess,
-        images: Mapping[str, ImageText],
-        find_image_id: Callable[[str], str | None],
+        images: ImageShelf,
         currency: str,
     ) -> None:
         self.menu = menu
@@ -53,21 +54,20 @@ class Desk:
         self._inventory = inventory
         self._access = access
         self._images = images
-        self._find_image_id = find_image_id
         self._currency = currency
 
     def admit(self, options: object, groups: frozenset[str]) -> Choice:
         """Return what `options` (anything) asks for. Raises InvalidOptions, NotAllowed or ImageMissing."""
         choice = self.menu.choose(options, groups)
         if not parse_options(options).get(IMAGE_KEY):
-            built = next((slug for slug in choice.flavor.images if self._find_image_id(slug)), choice.image)
+            built = next((slug for slug in choice.flavor.images if self._images.find_id(slug)), choice.image)
             choice = Choice(choice.flavor, built)
         self.image_id(choice.image)
         return choice
 
     def image_id(self, slug: str) -> str:
         """Return the engine's immutable id of a catalogue image. Raises ImageMissing."""
-        image_id = self._find_image_id(slug)
+        image_id = self._images.find_id(slug)
         if image_id is None:
             raise ImageMissing(
                 f"The image “{slug}” is not on this machine yet. Take another one, or ask an administrator to run: "
@@ -109,10 +109,9 @@ class Desk:
     def view(self, groups: frozenset[str], last_options: object) -> MenuView:
         """Return the menu as it is now. Raises NotAllowed when no flavor is open to the person."""
         inventory, leases = self._inventory.snapshot(), self._leases.open_leases()
-        images = tuple(self._view_image(slug) for slug in self._images)
         return MenuView(
             cards=tuple(build_card(flavor, inventory, leases, self._currency) for flavor in self.menu.eligible(groups)),
-            images=images,
+            images=self._images.views(),
             selected=self._preselect(groups, last_options),
             simulated=inventory.simulated,
         )
@@ -125,12 +124,3 @@ class Desk:
             except (InvalidOptions, NotAllowed, ImageMissing):
                 continue
         return self.menu.choose({}, groups)
-
-    def _view_image(self, slug: str) -> ImageView:
-        text = self._images[slug]
-        return ImageView(
-            slug=slug,
-            display_name=text.display_name,
-            detail=text.detail,
-            built=self._find_image_id(slug) is not None,
-        )

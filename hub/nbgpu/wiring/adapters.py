@@ -1,0 +1,122 @@
+"""Build the adapters of one deployment from its settings: for the hub and for the `nbgpu` command alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import docker
+from docker import DockerClient
+from docker.errors import DockerException
+
+from nbgpu.core.errors import EngineUnavailable
+from nbgpu.core.menu import Menu
+from nbgpu.core.ports import Inventory
+from nbgpu.images.built import describe_built, find_image_id
+from nbgpu.images.catalog import Catalog, load_catalog
+from nbgpu.images.manifest import Image
+from nbgpu.nvml import open_inventory
+from nbgpu.nvml.open import Mode
+from nbgpu.nvml.simulator.state import SimulatedDriver
+from nbgpu.settings import Settings
+from nbgpu.spawner.cards import ImageView
+from nbgpu.spawner.desk import Desk
+from nbgpu.spawner.device_access import DeviceAccess, SimulatedAccess, ToolkitAccess
+from nbgpu.store import SqlLeaseStore, open_database
+from nbgpu.wiring.deployment import Deployment
+
+_MODES: Mapping[str, Mode] = {"auto": "auto", "nvidia": "real", "simulated": "simulated"}
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """The parts of one deployment, each built when it is first asked for."""
+
+    deployment: Deployment
+    settings: Settings
+
+    @cached_property
+    def docker(self) -> DockerClient:
+        """The engine. Raises EngineUnavailable."""
+        seconds = self.settings.engine.call_timeout.total_seconds()
+        try:
+            return docker.from_env(timeout=seconds, max_pool_size=self.settings.engine.calls)
+        except DockerException as error:
+            raise EngineUnavailable(f"Docker does not answer: {error}") from error
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The images that can be built and started."""
+        return load_catalog()
+
+    @cached_property
+    def leases(self) -> SqlLeaseStore:
+        """The lease store; opens the database and brings it up to date."""
+        return SqlLeaseStore(open_database(self.deployment.database_url))
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """The driver: NVIDIA's or the simulated one, as the settings say."""
+        gpus = self.settings.gpus
+        return open_inventory(self.deployment.simulator_root, gpus.simulated, mode=_MODES[gpus.driver])
+
+    @cached_property
+    def access(self) -> DeviceAccess:
+        """The way devices get into containers, which goes with the driver."""
+        if not self.inventory.snapshot().simulated:
+            return ToolkitAccess()
+        driver = SimulatedDriver(self.deployment.simulator_root)
+
+        def mounts(device_uuids: Sequence[str]) -> dict[str, str]:
+            return {str(host): str(inside) for host, inside in driver.mounts(tuple(device_uuids)).items()}
+
+        return SimulatedAccess(mounts)
+
+    @cached_property
+    def menu(self) -> Menu:
+        """The flavors."""
+        return Menu(self.settings.flavors)
+
+    @cached_property
+    def desk(self) -> Desk:
+        """The admission desk."""
+        return Desk(
+            menu=self.menu,
+            leases=self.leases,
+            inventory=self.inventory,
+            access=self.access,
+            images=DockerShelf(self.docker, self.catalog),
+            currency=self.settings.billing.currency,
+        )
+
+
+class DockerShelf:
+    """The catalogue's images in the engine."""
+
+    def __init__(self, client: DockerClient, catalog: Catalog) -> None:
+        self._client = client
+        self._catalog = catalog
+
+    def find_id(self, slug: str) -> str | None:
+        """Return the id to start an image from, None when it is not built."""
+        return find_image_id(self._client, slug)
+
+    def views(self) -> tuple[ImageView, ...]:
+        """Return all images as people read them: what is built by its labels, the rest by the catalogue."""
+        return tuple(self._view(image) for image in self._catalog)
+
+    def _view(self, image: Image) -> ImageView:
+        built = describe_built(self._client, image)
+        return ImageView(
+            slug=image.slug,
+            display_name=image.display_name,
+            detail=describe_versions(built or image),
+            built=built is not None,
+        )
+
+
+def describe_versions(image: Image) -> str:
+    """Return the versions a person chooses by: "Python 3.11, torch 2.13.0, CUDA 13.0"."""
+    parts = [f"Python {image.python}", *(f"{name} {version}" for name, version in image.frameworks.items())]
+    parts += [f"CUDA {image.cuda}"] if image.cuda else []
+    parts += [f"cuDNN {image.cudnn}"] if image.cudnn else []
+    return ", ".join(parts)

@@ -1,0 +1,98 @@
+"""Configure JupyterHub for one deployment: the composition, as a table of contents."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from traitlets.config import Config
+
+import nbgpu.spawner
+from nbgpu.core.errors import NbgpuError
+from nbgpu.settings import Settings, load
+from nbgpu.spawner.docker import GPUDockerSpawner
+from nbgpu.wiring.adapters import Adapters
+from nbgpu.wiring.authenticator import configure_auth
+from nbgpu.wiring.deployment import Deployment, open_deployment
+from nbgpu.wiring.network import ensure_network
+
+HUB_API_PORT = 8081  # on the gateway of the deployment's own network
+SCRIPTS = "nbgpu-scripts"  # the service that the admin token for scripts belongs to
+
+
+def configure(c: Config) -> None:
+    """Set all of JupyterHub's configuration from the environment that `nbgpu run` passes. Exits on a mistake of ours.
+
+    Environment: NBGPU_DATA, NBGPU_CONFIG (settings file), NBGPU_PORT, NBGPU_PROXY_COMMAND (JSON list).
+    """
+    try:
+        adapters = open_adapters()
+        _configure_hub(c, adapters.deployment, adapters.settings)
+        _configure_proxy(c, adapters.deployment)
+        _configure_scripts(c, adapters.deployment)
+        configure_auth(c, adapters.settings, adapters.deployment)
+        _configure_spawner(c, adapters)
+        _configure_pages(c, adapters)
+    except NbgpuError as error:
+        sys.stderr.write(f"[C nbgpu] {error}\n")
+        raise SystemExit(1) from None
+
+
+def open_adapters() -> Adapters:
+    """Return the adapters of the deployment that the environment names. Raises SettingsError."""
+    file = Path(os.environ.get("NBGPU_CONFIG", "nbgpu.toml"))
+    adapters = Adapters(open_deployment(), load(file))
+    load(file, images=adapters.catalog.images)
+    return adapters
+
+
+def _port() -> int:
+    return int(os.environ.get("NBGPU_PORT", "8000"))
+
+
+def _configure_hub(c: Config, deployment: Deployment, settings: Settings) -> None:
+    c.JupyterHub.bind_url = f"http://{settings.hub.address}:{_port()}"
+    c.JupyterHub.db_url = deployment.hub_database_url
+    c.JupyterHub.cookie_secret_file = str(deployment.data / "jupyterhub_cookie_secret")
+    c.JupyterHub.cleanup_servers = False  # a hub that stops leaves notebooks running
+    c.JupyterHub.allow_named_servers = settings.hub.named_servers > 0
+    c.JupyterHub.named_server_limit_per_user = settings.hub.named_servers
+
+
+def _configure_proxy(c: Config, deployment: Deployment) -> None:
+    port = _port()
+    api_port = port + 1 if port < 65535 else port - 1
+    command = os.environ.get("NBGPU_PROXY_COMMAND")
+    c.ConfigurableHTTPProxy.command = json.loads(command) if command else shutil.which("configurable-http-proxy")
+    c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{api_port}"
+    c.ConfigurableHTTPProxy.auth_token = deployment.secret("proxy-token")
+    c.ConfigurableHTTPProxy.pid_file = str(deployment.data / "jupyterhub-proxy.pid")
+
+
+def _configure_scripts(c: Config, deployment: Deployment) -> None:
+    token = deployment.secret(deployment.admin_token_file.name)
+    c.JupyterHub.services = [{"name": SCRIPTS, "api_token": token, "display": False}]
+    c.JupyterHub.load_roles = [{"name": "admin", "services": [SCRIPTS]}]
+
+
+def _configure_spawner(c: Config, adapters: Adapters) -> None:
+    engine, hub = adapters.settings.engine, adapters.settings.hub
+    desk = adapters.desk
+    c.JupyterHub.spawner_class = GPUDockerSpawner
+    c.JupyterHub.hub_bind_url = f"http://{ensure_network(adapters.docker, adapters.deployment)}:{HUB_API_PORT}"
+    c.GPUDockerSpawner.get_desk = lambda: desk
+    c.GPUDockerSpawner.prefix = adapters.deployment.prefix
+    c.GPUDockerSpawner.network_name = adapters.deployment.network
+    c.GPUDockerSpawner.calls = engine.calls
+    c.GPUDockerSpawner.stop_timeout = int(engine.stop_timeout.total_seconds())
+    c.GPUDockerSpawner.client_kwargs = {
+        "timeout": engine.call_timeout.total_seconds(),
+        "max_pool_size": engine.calls,
+    }
+    c.GPUDockerSpawner.start_timeout = int(hub.start_timeout.total_seconds())
+
+
+def _configure_pages(c: Config, adapters: Adapters) -> None:
+    c.JupyterHub.template_paths = [str(Path(*nbgpu.spawner.__path__) / "templates")]
+    c.JupyterHub.template_vars = {"nbgpu_simulated": adapters.inventory.snapshot().simulated}

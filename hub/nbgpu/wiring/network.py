@@ -1,0 +1,58 @@
+"""The Docker network of a deployment's servers. The hub listens on its gateway, so that only they reach it there."""
+
+from typing import Any
+
+from docker import DockerClient
+from docker.errors import APIError, DockerException, NotFound
+from requests.exceptions import RequestException
+
+from nbgpu.core.errors import EngineError, EngineUnavailable
+from nbgpu.wiring.deployment import DEPLOYMENT_LABEL, Deployment
+
+# Servers of different people share the network but can't talk to each other over it.
+_OPTIONS = {"com.docker.network.bridge.enable_icc": "false"}
+
+
+def ensure_network(client: DockerClient, deployment: Deployment) -> str:
+    """Return the gateway address of the deployment's network, made when it is missing. Raises EngineError."""
+    try:
+        network = _find(client, deployment) or _create(client, deployment)
+    except (DockerException, RequestException) as error:
+        raise EngineUnavailable(f"Docker could not give the network {deployment.network}: {error}") from error
+    return str(network["IPAM"]["Config"][0]["Gateway"])
+
+
+def _find(client: DockerClient, deployment: Deployment) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = client.api.inspect_network(deployment.network)
+    except NotFound:
+        return None
+    if (found.get("Labels") or {}).get(DEPLOYMENT_LABEL) != deployment.prefix:
+        raise EngineError(
+            f"A Docker network that nbgpu did not make has the name {deployment.network}: "
+            f"remove it (docker network rm {deployment.network}) or use another data folder."
+        )
+    if not found["IPAM"]["Config"] or "Gateway" not in found["IPAM"]["Config"][0]:
+        # Docker 20.10 fills in the gateway only once; a network without one can't serve the hub.
+        client.api.remove_network(deployment.network)
+        return None
+    return found
+
+
+def _create(client: DockerClient, deployment: Deployment) -> dict[str, Any]:
+    try:
+        client.api.create_network(
+            deployment.network,
+            driver="bridge",
+            options=_OPTIONS,
+            labels={DEPLOYMENT_LABEL: deployment.prefix},
+            check_duplicate=True,
+        )
+    except APIError as error:
+        if "pool" in str(error.explanation):
+            raise EngineError(
+                "Docker has no addresses left for another network: remove unused ones with `docker network prune`."
+            ) from error
+        raise
+    created: dict[str, Any] = client.api.inspect_network(deployment.network)
+    return created
