@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 
@@ -82,4 +83,5 @@ def has_nvidia_driver() -> bool:
 
 
 def _proxy(host: Host, report: Detail) -> str:
-    return " ".join(ensure_proxy(host, default_cache(), report))
+    command = ensure_proxy(host, default_cache(), report)
+    return f"{Path(command[-1]).name}" + (f" on {command[0]}" if len(command) > 1 else "")
