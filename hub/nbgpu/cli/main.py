@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from nbgpu.cli.lists import flavors, gpus, leases
 from nbgpu.cli.run import run
 from nbgpu.cli.setup import down, purge, setup
 from nbgpu.core.errors import NbgpuError
@@ -18,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (run, setup, down, purge):
+for command in (run, setup, down, purge, gpus, flavors, leases):
     app.command()(command)
 
 

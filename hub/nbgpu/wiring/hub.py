@@ -94,5 +94,5 @@ def _configure_spawner(c: Config, adapters: Adapters) -> None:
 
 
 def _configure_pages(c: Config, adapters: Adapters) -> None:
-    c.JupyterHub.template_paths = [str(Path(*nbgpu.spawner.__path__) / "templates")]
+    c.JupyterHub.template_paths = [str(Path(nbgpu.spawner.__file__).parent / "templates")]
     c.JupyterHub.template_vars = {"nbgpu_simulated": adapters.inventory.snapshot().simulated}

@@ -41,6 +41,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         super().__init__(*args, **kwargs)
         self.device_uuids: tuple[str, ...] = ()
         self._choice: Choice | None = None
+        self._admission_error: NbgpuError | None = None
         self._work: asyncio.Task[str] | None = None
         self._feed = ProgressFeed()
 
@@ -101,15 +102,29 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         return admit_options
 
     async def admit(self, user_options: object) -> None:
-        """Judge the options of this start, whatever their way in. Raises SpawnException."""
+        """Judge the options of this start, whatever their way in. A refusal is kept for `start` to raise.
+
+        JupyterHub logs a traceback for whatever this raises, so that anybody could flood the log; from `start`, which
+        follows at once, a refusal is one line.
+        """
+        self._choice = None
         try:
             self._choice = await asyncio.to_thread(self.desk.admit, user_options, self.group_names)
-        except Refusal as refusal:
-            if isinstance(refusal, InvalidOptions | NotAllowed):
+        except NbgpuError as error:
+            self._admission_error = error
+            if isinstance(error, InvalidOptions | NotAllowed):
                 self.orm_spawner.user_options = None  # a wrong choice must not be the next start's default
-            raise to_spawn_exception(refusal) from None
+            return
         # What was chosen, defaults filled in: the admin page, the API and the next start read it here.
         self.user_options = self.orm_spawner.user_options = self._choice.to_options()
+
+    def _take_choice(self) -> Choice:
+        """Return what this start was admitted with, once. Raises what admission found wrong."""
+        choice, error = self._choice, self._admission_error
+        self._choice = self._admission_error = None
+        if choice is None:
+            raise error or InvalidOptions("This start was not admitted: choose a flavor again.")
+        return choice
 
     # Life
 
@@ -140,10 +155,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
             self._feed.close()
 
     async def _start_in_phases(self) -> str:
-        if self._choice is None:  # a hub that does not apply options: start with the defaults
-            await self.admit(self.user_options)
-        choice = self._choice
-        assert choice is not None  # noqa: S101 - for the type checker: `admit` sets it or raises
+        choice = self._take_choice()
         await self.clear_leftovers()
         await in_thread(self.desk.release_server, self.server_ref, "left over by an earlier start")
         self._feed.report(Phase.LEASE, f"Leasing “{choice.flavor.display_name}”")
