@@ -22,6 +22,8 @@ _DEVICE = {
     11: "This GPU's interrupts do not arrive: check the kernel log.",
     15: "This GPU is lost: it fell off the bus or was shut down. Restart this machine; see `dmesg | grep Xid`.",
     16: "This GPU needs a reset: stop what uses it, then run `nvidia-smi --gpu-reset`, or restart this machine.",
+    999: "This GPU answers with an unknown error. In a container this comes after `systemctl daemon-reload` on the "
+    "host: save your work and start the server again. On the host: see `dmesg | grep Xid`.",
 }
 
 
