@@ -1,1 +1,4 @@
-"""Image catalogue, builder and compatibility check."""
+"""The image catalogue (`images/<slug>/image.toml`), the builder, and what is really built.
+
+Importing this package, or its catalogue, needs no Docker; only `builder` and `debian` talk to the engine.
+"""
