@@ -37,6 +37,8 @@ def _plan(folder: Path, *arguments: str) -> DaemonPlan:
             "--storage-driver=vfs",
             *arguments,
         ),
+        # A network namespace of its own: a dockerd without a bridge deletes docker0, which is the machine's engine's.
+        as_root=("unshare", "--net", "--"),
         environ={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin"},
     )
 
@@ -68,6 +70,7 @@ def test_starts_and_starts_again_after_being_killed(folder, details):
     def answers() -> bool:
         return ask_engine({"DOCKER_HOST": f"unix://{folder}/s"}).version is not None
 
+    had_bridge = Path("/sys/class/net/docker0").exists()
     plan = _plan(folder)
     first = start_dockerd(plan, answers, details.append)
     _end(first, signal.SIGKILL)
@@ -77,6 +80,7 @@ def test_starts_and_starts_again_after_being_killed(folder, details):
     assert answers()
     assert f"removed {folder}/pid, left by an engine that was killed" in details
     _end(second, signal.SIGTERM)
+    assert Path("/sys/class/net/docker0").exists() == had_bridge
 
 
 @needs_dockerd

@@ -27,7 +27,7 @@ def _answers(*answers):
         (FakeHost(apt=False), SILENT, "with your package manager"),
         (FakeHost(root=False), FORBIDDEN, r"usermod -aG docker"),
         (FakeHost(environ={"DOCKER_HOST": "tcp://far:2375"}), SILENT, r"DOCKER_HOST is tcp://far:2375"),
-        (FakeHost(root=False, programs={"docker", "dockerd"}), SILENT, r"As root: systemctl start docker"),
+        (FakeHost(root=False, programs={"dockerd"}), SILENT, r"As root: systemctl start docker"),
     ],
 )
 def test_no_engine_says_what_to_do(host, answer, sentence, details):
@@ -36,29 +36,27 @@ def test_no_engine_says_what_to_do(host, answer, sentence, details):
     assert host.ran == []
 
 
-@pytest.mark.parametrize(
-    "host", [FakeHost(), FakeHost(root=False, sudo=True), FakeHost(programs={"docker", "dockerd"})]
-)
+@pytest.mark.parametrize("host", [FakeHost(), FakeHost(root=False, sudo=True), FakeHost(programs={"dockerd"})])
 def test_an_engine_that_can_be_made_is_no_blocker(host):
     assert blockers(host, _answers(SILENT)) == []
 
 
 def test_an_answering_engine_is_used_as_it_is(details):
-    host = FakeHost(root=False, apt=False, programs={"docker"})
+    host = FakeHost(root=False, apt=False)
     assert ensure_engine(host, details.append, ask=_answers(Answer("20.10.24"))) == "version 20.10.24 answers"
     assert host.ran == []
 
 
 def test_a_service_that_the_package_starts_is_not_started_twice(details):
     host = FakeHost(systemd=True)
-    host.on_run["install"] = host.brings("docker", "dockerd")
+    host.on_run["install"] = host.brings("dockerd")
     ask = _answers(SILENT, SILENT, Answer("27.5"))
     assert ensure_engine(host, details.append, ask=ask) == "version 27.5 started"
     assert not [command for command in host.ran if "systemctl" in command]
 
 
 def test_systemd_starts_the_service_where_it_rules(details):
-    host = FakeHost(systemd=True, programs={"docker", "dockerd"})
+    host = FakeHost(systemd=True, programs={"dockerd"})
     ask = _answers(SILENT, SILENT, SILENT, Answer("27.5"))
     ensure_engine(host, details.append, ask=ask)
     assert host.ran == ["systemctl start docker"]
@@ -71,7 +69,7 @@ def test_everything_missing_is_one_message(monkeypatch):
     with pytest.raises(SetupError) as raised:
         set_up(steps(host, for_tests=True))
     message = str(raised.value)
-    for command in ("gcc", "docker", "dockerd", "chromium"):
+    for command in ("gcc", "dockerd", "chromium"):
         assert f"  - {command} (" in message
     assert host.ran == []
 

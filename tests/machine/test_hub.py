@@ -154,8 +154,11 @@ def test_a_taken_port_is_said_with_another(launch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", launch.port))
         taken.listen()
-        with pytest.raises(SetupError, match=rf"Port {launch.port} .*already in use.*make run PORT={launch.port + 1}$"):
+        with pytest.raises(SetupError, match=rf"Port {launch.port} .*already in use.*make run PORT=\d+$") as raised:
             check_port("127.0.0.1", launch.port)
+        check_port("127.0.0.1", int(str(raised.value).rpartition("=")[2]))
+        with pytest.raises(SetupError, match=rf"Port {launch.port} .*a hub at port {launch.port - 1} needs"):
+            check_port("127.0.0.1", launch.port - 1)  # the proxy's own port is taken
     check_port("127.0.0.1", launch.port)
 
 

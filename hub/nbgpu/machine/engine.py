@@ -21,7 +21,6 @@ from nbgpu.machine.report import Detail
 
 ANSWER_SECONDS = 10
 LOCAL_SOCKET = "unix:///var/run/docker.sock"
-ENGINE_TOOLS = (packages.DOCKER_CLIENT, packages.DOCKER_ENGINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def blockers(host: Host, ask: Ask = ask_engine) -> list[str]:
     """Return why no engine can be had, a sentence for each thing to do; nothing when one answers or can be made."""
     answer = ask(host.environ)
     if answer.version is not None:
-        return packages.blockers(host, [packages.DOCKER_CLIENT])
+        return []
     if elsewhere := host.environ.get("DOCKER_HOST"):
         return [f"Docker engine: DOCKER_HOST is {elsewhere}, and nothing answers there ({answer.problem})"]
     if answer.forbidden:
@@ -76,7 +75,7 @@ def blockers(host: Host, ask: Ask = ask_engine) -> list[str]:
             "Docker engine: it runs, but you may not use it. Run `sudo usermod -aG docker $USER`, log in again, "
             "and run this once more"
         ]
-    problems = packages.blockers(host, ENGINE_TOOLS)
+    problems = packages.blockers(host, [packages.DOCKER_ENGINE])
     if not problems and host.root_prefix() is None:
         problems = ["Docker engine: installed, but not running. As root: systemctl start docker"]
     return problems
@@ -86,12 +85,11 @@ def ensure_engine(host: Host, report: Detail, *, ask: Ask = ask_engine) -> str:
     """Use the engine that answers, untouched; else install and start one. SetupError says what to do."""
     answer = ask(host.environ)
     if answer.version is not None:
-        packages.ensure_tools(host, [packages.DOCKER_CLIENT], report)
         return f"version {answer.version} answers"
     problems = blockers(host, ask)
     if problems:
         raise SetupError("; ".join(problems))
-    packages.ensure_tools(host, ENGINE_TOOLS, report)
+    packages.ensure_tools(host, [packages.DOCKER_ENGINE], report)
     answer = ask(host.environ)  # installing the package may have started the service
     if answer.version is None and not answer.forbidden:
         _start(host, report, ask)

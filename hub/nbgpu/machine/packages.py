@@ -26,13 +26,12 @@ class Tool:
 
 DEBOOTSTRAP = Tool("builds the base image without a registry", ("debootstrap",), ("debootstrap",))
 COMPILER = Tool("compiles the simulated driver", ("gcc", "cc"), ("gcc", "libc6-dev"))
-DOCKER_CLIENT = Tool(
-    "builds the images",
-    ("docker",),
+DOCKER_ENGINE = Tool(
+    "runs the notebooks",
+    ("dockerd",),
     ("docker.io", "iptables", "ca-certificates"),
-    ("docker-cli", "docker-buildx"),
+    ("docker-cli",),
 )
-DOCKER_ENGINE = Tool("runs the notebooks", ("dockerd",), DOCKER_CLIENT.packages, DOCKER_CLIENT.split_packages)
 CHROMIUM = Tool(
     "is the browser of the tests",
     ("chromium", "google-chrome", "google-chrome-stable"),

@@ -13,6 +13,8 @@ from nbgpu.core.errors import SetupError
 from nbgpu.wiring.deployment import DATA_VARIABLE, Deployment
 
 STOP_SECONDS = 30.0
+MAX_PORT = 65535
+SEARCHED = 200  # ports looked at for a free pair
 PROXY_PID_FILE = "jupyterhub-proxy.pid"  # JupyterHub's own name for it, in its working folder
 
 
@@ -79,18 +81,36 @@ def forget_lost_proxy(deployment: Deployment) -> None:
 
 
 def check_port(address: str, port: int) -> None:
-    """SetupError when the port can't be served on, with the way to choose another."""
+    """SetupError when a hub can't serve on the port, with the nearest on which one could."""
+    for host, number in _ports(address, port):
+        reason = _why_not(host, number)
+        if reason is not None:
+            others = (other for other in range(port + 1, port + SEARCHED) if other < MAX_PORT)
+            free = next((other for other in others if _is_free(address, other)), None)
+            raise SetupError(
+                f"Port {number} on {host or 'this machine'}, which a hub at port {port} needs, can't be used "
+                f"({reason}). Choose another: make run PORT={free or '…'}"
+            )
+
+
+def _ports(address: str, port: int) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Return what a hub at `port` listens on: that, and its neighbour for the proxy's API."""
+    return (address, port), ("127.0.0.1", port + 1 if port < MAX_PORT else port - 1)
+
+
+def _is_free(address: str, port: int) -> bool:
+    return all(_why_not(*pair) is None for pair in _ports(address, port))
+
+
+def _why_not(address: str, port: int) -> str | None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise SetupError(
-                f"Port {port} on {address or 'this machine'} can't be used ({reason}). Choose another: "
-                f"make run PORT={port + 1 if port < 65535 else 8000}"
-            ) from error
+            return error.strerror or str(error)
+    return None
 
 
 def _ended(deployment: Deployment, seconds: float) -> bool:
