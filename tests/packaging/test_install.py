@@ -86,7 +86,7 @@ def test_wheel_carries_what_is_not_python(regular):
 
 def test_site_files_are_installed(regular):
     shared = regular.prefix / "share" / "nbgpu"
-    expected = ["constraints.txt", "nbgpu.toml"]
+    expected = ["constraints.txt", "jupyterhub_config.py", "nbgpu.toml"]
     expected += [str(f.relative_to(ROOT)) for f in (ROOT / "images" / "base").rglob("*") if f.is_file()]
     assert [name for name in expected if not (shared / name).is_file()] == []
 

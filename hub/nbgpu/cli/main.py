@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from nbgpu.cli import images
 from nbgpu.cli.lists import flavors, gpus, leases
 from nbgpu.cli.run import run
 from nbgpu.cli.setup import down, purge, setup
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 for command in (run, setup, down, purge, gpus, flavors, leases):
     app.command()(command)
+app.add_typer(images.app, name="images")
 
 
 def main() -> None:

@@ -72,6 +72,7 @@ class Hub:
     def __init__(self, launch: Launch, *, say: Callable[[str], None], command: list[str] | None = None) -> None:
         self.launch = launch
         self._say = say
+        self._stopping = False
         self._tail: deque[str] = deque(maxlen=TAIL)
         self._process = subprocess.Popen(
             command or launch.command(),
@@ -111,6 +112,7 @@ class Hub:
 
     def stop(self) -> None:
         """End the hub; it ends its proxy and services and leaves the notebooks."""
+        self._stopping = True
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -138,7 +140,7 @@ class Hub:
             for line in lines:
                 self._tail.append(line.rstrip())
                 log.emit(logging.makeLogRecord({"msg": self._tail[-1]}))
-                if line.startswith(("[E ", "[C ")):
+                if line.startswith(("[E ", "[C ")) and not self._stopping:
                     self._say(self._tail[-1])
         log.close()
 

@@ -8,10 +8,14 @@ from pathlib import Path
 from rich.console import Console
 
 from nbgpu.core.errors import SetupError
+from nbgpu.images.builder import ensure_image
+from nbgpu.images.built import image_reference
 from nbgpu.machine import browser, engine, packages
 from nbgpu.machine.host import Host
 from nbgpu.machine.proxy import default_cache, ensure_proxy
 from nbgpu.machine.report import Detail, Progress
+
+BASE_IMAGE = "base"  # the slug of the image that every other one stands on
 
 
 def _nothing() -> list[str]:
@@ -38,6 +42,7 @@ def steps(host: Host, *, for_tests: bool = False) -> list[Step]:
         ),
         Step("Docker engine", lambda report: engine.ensure_engine(host, report), lambda: engine.blockers(host)),
         Step("Proxy", lambda report: _proxy(host, report)),
+        Step("Base image", _base_image),
     ]
     if for_tests:
         table.append(
@@ -85,3 +90,8 @@ def has_nvidia_driver() -> bool:
 def _proxy(host: Host, report: Detail) -> str:
     command = ensure_proxy(host, default_cache(), report)
     return f"{Path(command[-1]).name}" + (f" on {command[0]}" if len(command) > 1 else "")
+
+
+def _base_image(report: Detail) -> str:
+    ensured = ensure_image(BASE_IMAGE, report=report)
+    return f"{image_reference(BASE_IMAGE)} {'built' if ensured.was_built else 'is up to date'}"
