@@ -31,6 +31,10 @@ class SqlLeaseStore:
         self._engine = engine
         self._clock = clock
 
+    def close(self) -> None:
+        """Close the database's connections."""
+        self._engine.dispose()
+
     def acquire(self, server: ServerRef, choice: Choice, image_id: str, devices: tuple[Device, ...]) -> Lease:
         """Place `choice` on `devices` and write a PENDING lease. Raises NoCapacity; StoreError."""
         try:

@@ -1,0 +1,1 @@
+"""What several test folders share: the fake Docker engine, and users of a hub without the hub."""
