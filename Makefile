@@ -9,7 +9,6 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-export NBGPU_DATA = $(abspath $(DATA))
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup test check format lock down purge
@@ -31,7 +30,7 @@ check: $(STAMP)  ## lint, format, types, import contracts, packaging
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest -q tests/packaging
 
 format: $(STAMP)  ## rewrite the code in the house format

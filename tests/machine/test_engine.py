@@ -55,6 +55,13 @@ def test_a_service_that_the_package_starts_is_not_started_twice(details):
     assert not [command for command in host.ran if "systemctl" in command]
 
 
+def test_an_engine_installed_with_sudo_lets_the_account_in(details):
+    host = FakeHost(root=False, sudo=True, systemd=True)
+    host.on_run["install"] = host.brings("dockerd")
+    ensure_engine(host, details.append, ask=_answers(SILENT, SILENT, FORBIDDEN, Answer("27.5")))
+    assert [command.split()[2] for command in host.ran[-2:]] == ["usermod", "chown"]
+
+
 def test_systemd_starts_the_service_where_it_rules(details):
     host = FakeHost(systemd=True, programs={"dockerd"})
     ask = _answers(SILENT, SILENT, SILENT, Answer("27.5"))

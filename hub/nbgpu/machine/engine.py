@@ -1,5 +1,6 @@
 """A Docker engine: the one that answers, or one that the set-up installs and starts."""
 
+import getpass
 import os
 import socket
 import tempfile
@@ -94,9 +95,21 @@ def ensure_engine(host: Host, report: Detail, *, ask: Ask = ask_engine) -> str:
     if answer.version is None and not answer.forbidden:
         _start(host, report, ask)
         answer = ask(host.environ)
+    if answer.forbidden:
+        _let_in(host, report)
+        answer = ask(host.environ)
     if answer.version is None:
         raise SetupError(blockers(host, ask)[0])
     return f"version {answer.version} started"
+
+
+def _let_in(host: Host, report: Detail) -> None:
+    """Let this account use the engine that it has just installed with sudo: by group later, by owner now."""
+    user = getpass.getuser()
+    report(f"letting {user} use the engine")
+    as_root = host.root_prefix() or ()
+    host.run([*as_root, "usermod", "--append", "--groups", "docker", user], report=report)
+    host.run([*as_root, "chown", user, LOCAL_SOCKET.removeprefix("unix://")], report=report)
 
 
 def _start(host: Host, report: Detail, ask: Ask) -> None:

