@@ -7,7 +7,15 @@ from nbgpu.core.errors import SetupError
 from nbgpu.machine.host import CommandFailed, Host
 from nbgpu.machine.report import Detail
 
-APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300")
+APT = (
+    "env",
+    "DEBIAN_FRONTEND=noninteractive",
+    "apt-get",
+    "-o",
+    "DPkg::Lock::Timeout=300",
+    "-o",
+    "Acquire::Retries=3",  # mirrors drop connections
+)
 
 
 @dataclass(frozen=True, slots=True)
