@@ -1,0 +1,54 @@
+"""One hub for all tests of this folder: the committed settings, one more flavor, and one user whose server breaks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.running import Deployment, deployed
+
+ROOT = Path(__file__).parents[2]
+STAFF_FLAVOR = """
+[[flavor]]
+slug = "staff-only"
+display_name = "Staff's own"
+kind = "cpu"
+cpus = 1
+memory = "1 GiB"
+images = ["base"]
+groups = ["staff"]
+"""
+BREAK = """
+def break_some(spawner):
+    if spawner.user.name.startswith("broken"):
+        spawner.cmd = ["sh", "-c", "echo starting; echo broken config; exit 3"]
+    if spawner.user.name.startswith("mute"):
+        spawner.cmd = ["sleep", "1000"]
+
+c.GPUDockerSpawner.pre_spawn_hook = break_some
+"""
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A settings file in a folder of its own, with a config.d beside it."""
+    folder = tmp_path_factory.mktemp("site")
+    file = folder / "nbgpu.toml"
+    file.write_text((ROOT / "nbgpu.toml").read_text() + STAFF_FLAVOR)
+    (folder / "config.d").mkdir()
+    (folder / "config.d" / "break.py").write_text(BREAK)
+    return file
+
+
+@pytest.fixture(scope="session")
+def shared_hub(tmp_path_factory: pytest.TempPathFactory, settings: Path) -> Iterator[Deployment]:
+    """The hub that all tests share."""
+    with deployed(tmp_path_factory.mktemp("hub") / "data", settings) as deployment:
+        yield deployment
+
+
+@pytest.fixture
+def hub(shared_hub: Deployment) -> Iterator[Deployment]:
+    """The shared hub, with no server running; each test leaves it so, whatever happens."""
+    yield shared_hub
+    shared_hub.stop_all()
