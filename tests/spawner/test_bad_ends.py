@@ -197,7 +197,7 @@ async def test_a_stop_that_fails_keeps_the_lease_and_works_the_second_time(site)
 
 async def test_stopped_means_gone(make_site, monkeypatch):
     """An engine that says it removed, while the container goes on, is not believed."""
-    monkeypatch.setattr("nbgpu.spawner.docker._GONE_TRIES", 3)
+    monkeypatch.setattr("nbgpu.spawner.docker_calls._GONE_TRIES", 3)
     site = make_site()
     ann = site.users["ann"]
     await start(ann, profile="one")

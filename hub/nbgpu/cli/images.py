@@ -18,7 +18,7 @@ from nbgpu.core.units import render_size
 if TYPE_CHECKING:
     from docker import DockerClient
 
-    from nbgpu.images.debian import Report
+    from nbgpu.images.lock import Report
     from nbgpu.images.manifest import Image
 
 app = typer.Typer(help="Build the catalogue's images, and see what is built.", no_args_is_help=True)

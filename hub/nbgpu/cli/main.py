@@ -9,6 +9,7 @@ import typer
 
 from nbgpu.cli import images
 from nbgpu.cli.lists import flavors, gpus, leases
+from nbgpu.cli.repairs import audit, reconcile
 from nbgpu.cli.run import run
 from nbgpu.cli.setup import down, purge, setup
 from nbgpu.core.errors import NbgpuError
@@ -20,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (run, setup, down, purge, gpus, flavors, leases):
+for command in (run, setup, down, purge, gpus, flavors, leases, reconcile, audit):
     app.command()(command)
 app.add_typer(images.app, name="images")
 

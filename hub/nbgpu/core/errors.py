@@ -9,6 +9,9 @@
     │   ├── EngineUnavailable     no answer: never read as "the container is gone"
     │   ├── NameTaken             a container that is not ours has the name
     │   └── ServerDied            the container ended before it answered
+    ├── HubError              the hub's API
+    │   ├── HubUnavailable        no answer
+    │   └── HubRefused            it answered no
     ├── StoreError            the database can't be used
     └── Refusal               a person asked for what they can't have; says what, why and what to do
         ├── InvalidOptions        400, reason "options"
@@ -54,6 +57,18 @@ class NameTaken(EngineError):
 
 class ServerDied(EngineError):
     """The container ended before its server answered."""
+
+
+class HubError(NbgpuError):
+    """The hub's API failed."""
+
+
+class HubUnavailable(HubError):
+    """The hub gave no answer: nothing is known of what it runs."""
+
+
+class HubRefused(HubError):
+    """The hub answered no."""
 
 
 class StoreError(NbgpuError):

@@ -23,6 +23,7 @@ class LeaseState(StrEnum):
 
     PENDING = "pending"  # written before anything is created
     ACTIVE = "active"  # the container runs
+    ENDING = "ending"  # somebody asked for the end; the container may still run
     RELEASED = "released"
 
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
 from nbgpu.core.leases import Lease, ServerRef
 from nbgpu.core.menu import Choice
+from nbgpu.core.reconcile import ContainerFact, HubServer
 
 
 class Clock(Protocol):
@@ -34,6 +35,9 @@ class LeaseStore(Protocol):
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Mark the lease ACTIVE as of the container's own start time."""
 
+    def mark_ending(self, session_id: str) -> None:
+        """Note that the end was asked for: whatever happens now, the session is not taken up again."""
+
     def release(self, session_id: str, reason: str) -> bool:
         """Give the devices back; False if they were already. Idempotent."""
 
@@ -42,3 +46,36 @@ class LeaseStore(Protocol):
 
     def open_leases(self) -> tuple[Lease, ...]:
         """Return all leases that are not released, oldest first."""
+
+    def find_open(self, session_id: str) -> Lease | None:
+        """Return the lease of a session if it is not released."""
+
+
+class AuditLog(Protocol):
+    """What was done on somebody's or our own authority; rows are only ever added."""
+
+    def record(self, *, actor: str, action: str, subject: str, detail: str) -> None:
+        """Add a row, dated now."""
+
+
+class Fleet(Protocol):
+    """The containers of this deployment. Each call may block: use a thread."""
+
+    def containers(self) -> tuple[ContainerFact, ...]:
+        """Return all of them, running or not. Raises EngineUnavailable."""
+
+    def end(self, container_id: str) -> None:
+        """End and remove one and see it gone. Idempotent. Raises EngineError."""
+
+
+class HubView(Protocol):
+    """What the hub knows of servers. Each call may block: use a thread."""
+
+    def servers(self) -> tuple[HubServer, ...]:
+        """Return all servers that run or are pending. Raises HubUnavailable."""
+
+    def start(self, lease: Lease) -> None:
+        """Have the hub start the lease's server with its flavor and image: the spawner takes the running container up.
+
+        Raises HubUnavailable when the hub can't be asked, HubRefused when it says no.
+        """

@@ -59,6 +59,15 @@ class SqlLeaseStore:
                 .values(state=LeaseState.ACTIVE, active_at=started_at)
             )
 
+    def mark_ending(self, session_id: str) -> None:
+        """Note that the end was asked for: whatever happens now, the session is not taken up again."""
+        with Session(self._engine) as db, db.begin():
+            db.execute(
+                update(SessionRow)
+                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
+                .values(state=LeaseState.ENDING)
+            )
+
     def release(self, session_id: str, reason: str) -> bool:
         """Give the devices back; False if they were already. Idempotent."""
         return self._release(reason, SessionRow.session_id == session_id) > 0
@@ -77,6 +86,12 @@ class SqlLeaseStore:
                 .options(selectinload(SessionRow.slots))
             ).all()
             return tuple(_to_lease(row) for row in rows)
+
+    def find_open(self, session_id: str) -> Lease | None:
+        """Return the lease of a session if it is not released."""
+        with Session(self._engine) as db:
+            row = db.get(SessionRow, session_id, options=[selectinload(SessionRow.slots)])
+            return _to_lease(row) if row is not None and row.released_at is None else None
 
     def _release(self, reason: str, *which: ColumnElement[bool]) -> int:
         now = self._clock()

@@ -81,3 +81,16 @@ class LeaseRow(Base):
     slots: Mapped[int] = mapped_column(Integer)  # that the device is cut into
     released_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     session: Mapped[SessionRow] = relationship(back_populates="slots")
+
+
+class AuditRow(Base):
+    """Something done on somebody's authority, or on our own as a repair. Rows are only ever added."""
+
+    __tablename__ = "audit"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    recorded_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    actor: Mapped[str] = mapped_column(String(255))
+    action: Mapped[str] = mapped_column(String(40))
+    subject: Mapped[str] = mapped_column(String(512))
+    detail: Mapped[str] = mapped_column(String(1000))

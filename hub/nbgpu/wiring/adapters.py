@@ -1,12 +1,13 @@
 """Build the adapters of one deployment from its settings: for the hub and for the `nbgpu` command alike."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import docker
 from docker import DockerClient
 from docker.errors import DockerException
+from sqlalchemy import Engine
 
 from nbgpu.core.errors import EngineUnavailable
 from nbgpu.core.menu import Menu
@@ -21,8 +22,15 @@ from nbgpu.settings import Settings
 from nbgpu.spawner.cards import ImageView
 from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.device_access import DeviceAccess, SimulatedAccess, ToolkitAccess
-from nbgpu.store import SqlLeaseStore, open_database
+from nbgpu.spawner.fleet import DockerFleet
+from nbgpu.store import SqlAuditLog, SqlLeaseStore, open_database
+from nbgpu.telemetry.hub_api import HubApi
+from nbgpu.telemetry.reconciler import Reconciler
 from nbgpu.wiring.deployment import Deployment
+from nbgpu.wiring.network import ensure_network
+
+HUB_API_PORT = 8081  # on the gateway of the deployment's own network
+RECONCILER_TOKEN = "reconciler-token"  # noqa: S105 - the name of the file that keeps it
 
 _MODES: Mapping[str, Mode] = {"auto": "auto", "nvidia": "real", "simulated": "simulated"}
 
@@ -49,9 +57,34 @@ class Adapters:
         return load_catalog()
 
     @cached_property
+    def database(self) -> Engine:
+        """Our database, brought up to date. Raises StoreError."""
+        return open_database(self.deployment.database_url)
+
+    @cached_property
     def leases(self) -> SqlLeaseStore:
-        """The lease store; opens the database and brings it up to date."""
-        return SqlLeaseStore(open_database(self.deployment.database_url))
+        """The lease store."""
+        return SqlLeaseStore(self.database)
+
+    @cached_property
+    def audit(self) -> SqlAuditLog:
+        """The audit log."""
+        return SqlAuditLog(self.database)
+
+    @cached_property
+    def hub_url(self) -> str:
+        """Where the hub listens for servers: on their network's gateway."""
+        return f"http://{ensure_network(self.docker, self.deployment)}:{HUB_API_PORT}"
+
+    @cached_property
+    def reconciler(self) -> Reconciler:
+        """The reconciler, with a token that may only list and start servers."""
+        return Reconciler(
+            leases=self.leases,
+            fleet=DockerFleet(self.docker.api, self.deployment.prefix),
+            hub=HubApi(f"{self.hub_url}/hub/api", self.deployment.secret(RECONCILER_TOKEN)),
+            audit=self.audit,
+        )
 
     @cached_property
     def inventory(self) -> Inventory:
@@ -76,9 +109,8 @@ class Adapters:
         """The flavors."""
         return Menu(self.settings.flavors)
 
-    @cached_property
-    def desk(self) -> Desk:
-        """The admission desk."""
+    def build_desk(self, on_doubt: Callable[[str], None]) -> Desk:
+        """Return the admission desk; `on_doubt` is told of sessions whose end is not certain."""
         return Desk(
             menu=self.menu,
             leases=self.leases,
@@ -86,6 +118,7 @@ class Adapters:
             access=self.access,
             images=DockerShelf(self.docker, self.catalog),
             currency=self.settings.billing.currency,
+            on_doubt=on_doubt,
         )
 
 

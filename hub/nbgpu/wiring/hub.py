@@ -1,9 +1,11 @@
 """Configure JupyterHub for one deployment: the composition, as a table of contents."""
 
+import asyncio
 import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from traitlets.config import Config
@@ -12,13 +14,15 @@ import nbgpu.spawner
 from nbgpu.core.errors import NbgpuError
 from nbgpu.settings import Settings, load
 from nbgpu.spawner.docker import GPUDockerSpawner
-from nbgpu.wiring.adapters import Adapters
+from nbgpu.telemetry.reconciler import ReconcileLoop, Reconciler
+from nbgpu.wiring.adapters import RECONCILER_TOKEN, Adapters
 from nbgpu.wiring.authenticator import configure_auth
 from nbgpu.wiring.deployment import Deployment, open_deployment
-from nbgpu.wiring.network import ensure_network
 
-HUB_API_PORT = 8081  # on the gateway of the deployment's own network
 SCRIPTS = "nbgpu-scripts"  # the service that the admin token for scripts belongs to
+RECONCILER = "nbgpu-reconciler"
+RECONCILER_SCOPES = ["list:users", "read:servers", "admin:server_state", "servers"]
+_BACKGROUND: set[asyncio.Task[None]] = set()
 
 
 def configure(c: Config) -> None:
@@ -30,9 +34,9 @@ def configure(c: Config) -> None:
         adapters = open_adapters()
         _configure_hub(c, adapters.deployment, adapters.settings)
         _configure_proxy(c, adapters.deployment)
-        _configure_scripts(c, adapters.deployment)
+        _configure_tokens(c, adapters.deployment)
         configure_auth(c, adapters.settings, adapters.deployment)
-        _configure_spawner(c, adapters)
+        _configure_spawner(c, adapters, start_reconciler(adapters.reconciler))
         _configure_pages(c, adapters)
     except NbgpuError as error:
         sys.stderr.write(f"[C nbgpu] {error}\n")
@@ -70,17 +74,38 @@ def _configure_proxy(c: Config, deployment: Deployment) -> None:
     c.ConfigurableHTTPProxy.pid_file = str(deployment.data / "jupyterhub-proxy.pid")
 
 
-def _configure_scripts(c: Config, deployment: Deployment) -> None:
-    token = deployment.secret(deployment.admin_token_file.name)
-    c.JupyterHub.services = [{"name": SCRIPTS, "api_token": token, "display": False}]
-    c.JupyterHub.load_roles = [{"name": "admin", "services": [SCRIPTS]}]
+def _configure_tokens(c: Config, deployment: Deployment) -> None:
+    """Let in, each with a token and rights of its own: an admin's scripts, and the reconciler."""
+    tokens = {SCRIPTS: deployment.admin_token_file.name, RECONCILER: RECONCILER_TOKEN}
+    c.JupyterHub.services = [
+        {"name": name, "api_token": deployment.secret(file), "display": False} for name, file in tokens.items()
+    ]
+    c.JupyterHub.load_roles = [
+        {"name": "admin", "services": [SCRIPTS]},
+        {"name": RECONCILER, "scopes": RECONCILER_SCOPES, "services": [RECONCILER]},
+    ]
 
 
-def _configure_spawner(c: Config, adapters: Adapters) -> None:
+def start_reconciler(reconciler: Reconciler) -> Callable[[str], None]:
+    """Run the reconciler beside the hub, in its event loop; return what to tell doubts to.
+
+    JupyterHub reads its configuration inside the running loop. Where there is none, nothing is served and nothing runs.
+    """
+    try:
+        loop = ReconcileLoop(reconciler)
+    except RuntimeError:
+        return lambda _: None
+    task = asyncio.ensure_future(loop.run())
+    _BACKGROUND.add(task)  # a task that nobody holds may be collected
+    task.add_done_callback(_BACKGROUND.discard)
+    return loop.doubt
+
+
+def _configure_spawner(c: Config, adapters: Adapters, on_doubt: Callable[[str], None]) -> None:
     engine, hub = adapters.settings.engine, adapters.settings.hub
-    desk = adapters.desk
+    desk = adapters.build_desk(on_doubt)
     c.JupyterHub.spawner_class = GPUDockerSpawner
-    c.JupyterHub.hub_bind_url = f"http://{ensure_network(adapters.docker, adapters.deployment)}:{HUB_API_PORT}"
+    c.JupyterHub.hub_bind_url = adapters.hub_url
     c.GPUDockerSpawner.get_desk = lambda: desk
     c.GPUDockerSpawner.prefix = adapters.deployment.prefix
     c.GPUDockerSpawner.network_name = adapters.deployment.network

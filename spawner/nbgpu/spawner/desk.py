@@ -3,13 +3,14 @@
 Engine-neutral and synchronous: each method may ask the driver, the database or the engine, so callers use a thread.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from nbgpu.core.devices import Device
 from nbgpu.core.errors import ImageMissing, InvalidOptions, NoCapacity, NotAllowed
-from nbgpu.core.leases import Lease, ServerRef
+from nbgpu.core.leases import Lease, LeaseState, ServerRef
 from nbgpu.core.menu import IMAGE_KEY, Choice, Menu, parse_options
 from nbgpu.core.ports import Inventory, LeaseStore
 from nbgpu.spawner.cards import Card, ImageView, build_card, explain_shortage
@@ -48,13 +49,16 @@ class Desk:
         access: DeviceAccess,
         images: ImageShelf,
         currency: str,
+        on_doubt: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Take the parts; `on_doubt` is told of sessions whose end is not certain."""
         self.menu = menu
         self._leases = leases
         self._inventory = inventory
         self._access = access
         self._images = images
         self._currency = currency
+        self.doubt = on_doubt
 
     def admit(self, options: object, groups: frozenset[str]) -> Choice:
         """Return what `options` (anything) asks for. Raises InvalidOptions, NotAllowed or ImageMissing."""
@@ -94,9 +98,20 @@ class Desk:
         known = self._inventory.snapshot().by_uuid
         return tuple(known[uuid] for uuid in lease.allocation.device_uuids if uuid in known)
 
+    def find_running(self, server: ServerRef, choice: Choice) -> Lease | None:
+        """Return the server's open lease if its container was started, with just this choice, and not told to end."""
+        for lease in self._leases.open_leases():
+            if lease.server == server and lease.state is LeaseState.ACTIVE:
+                return lease if (lease.flavor, lease.image) == (choice.flavor.slug, choice.image) else None
+        return None
+
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Note that the lease's container runs since `started_at`."""
         self._leases.activate(session_id, started_at)
+
+    def mark_ending(self, session_id: str) -> None:
+        """Note that the end was asked for: a stop that is broken off is then finished, not taken up again."""
+        self._leases.mark_ending(session_id)
 
     def release(self, session_id: str, reason: str) -> bool:
         """Give the devices back; False if they were already."""

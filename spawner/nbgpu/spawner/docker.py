@@ -6,30 +6,27 @@ through a pool of threads, each with a time limit.
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import requests
-from docker.errors import APIError, DockerException
+from docker.errors import APIError
 from dockerspawner import DockerSpawner
 from traitlets import Integer, Unicode, default
 
-from nbgpu.core.errors import EngineError, EngineUnavailable, NameTaken
+from nbgpu.core.errors import NameTaken
 from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
-from nbgpu.spawner import container, names
+from nbgpu.spawner import container, docker_calls, names
 from nbgpu.spawner.flavored import FlavoredSpawner
 from nbgpu.spawner.threads import see_through
 
+T = TypeVar("T")
+
 _LAST_LINES = 8
 _LAST_LINES_LENGTH = 800  # characters: they go to a page
-_GONE_TRIES = 50  # of 0.1 s: how long a removal by somebody else may take
-_PLAIN_WORDS = {
-    "could not select device driver": "Docker can't hand out GPUs: NVIDIA's container toolkit is not installed. "
-    "Install nvidia-container-toolkit and restart Docker.",
-    "driver/library version mismatch": "The NVIDIA driver was updated while it was in use. Restart this machine.",
-}
 
 
 class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  # DockerSpawner has no types
@@ -66,12 +63,11 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
 
     def _docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Make one call; the client's own timeout bounds it. Raises APIError for an answer, else EngineUnavailable."""
-        try:
-            return super()._docker(method, *args, **kwargs)
-        except APIError:
-            raise
-        except (DockerException, requests.RequestException, OSError) as error:
-            raise EngineUnavailable(f"Docker does not answer ({method}): {error}") from error
+        return docker_calls.call(self.client, method, *args, **kwargs)
+
+    async def _in_pool(self, function: Callable[..., T], *args: Any) -> T:
+        """Run one of `docker_calls` in the pool."""
+        return await asyncio.get_running_loop().run_in_executor(self.executor, function, self.client, *args)
 
     # Start
 
@@ -83,7 +79,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
             await see_through(self._create())
             await see_through(self.start_object())
         except APIError as error:
-            raise to_engine_error(error) from error
+            raise docker_calls.to_engine_error(error) from error
         ip, port = await self.get_ip_and_port()
         return f"http://{ip}:{port}"
 
@@ -128,14 +124,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
     # State
 
     async def _inspect(self, name_or_id: str) -> dict[str, Any] | None:
-        """Return what Docker knows of a container, None when it says there is none. Raises EngineUnavailable."""
-        try:
-            found: dict[str, Any] = await self.docker("inspect_container", name_or_id)
-        except APIError as error:
-            if error.status_code == requests.codes.not_found:
-                return None
-            raise EngineUnavailable(f"Docker can't say whether {name_or_id} runs: {error.explanation}") from error
-        return found
+        return await self._in_pool(docker_calls.inspect, name_or_id)
 
     async def find_end(self) -> str | None:
         """Return None while the container runs, else why it ended, with its last words."""
@@ -168,24 +157,26 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         try:
             if not now:
                 await self.docker("stop", self.object_id, timeout=self.stop_timeout)
-            await self._remove(self.object_id)
+            await self._in_pool(docker_calls.remove, self.object_id)
         except APIError as error:
             if error.status_code != requests.codes.not_found:
-                raise to_engine_error(error) from error
+                raise docker_calls.to_engine_error(error) from error
         self.object_id = ""
 
-    async def _remove(self, container_id: str) -> None:
-        """Remove a container, running or not, and see it gone."""
-        try:
-            await self.docker("remove_container", container_id, force=True, v=True)
-        except APIError as error:
-            if error.status_code not in (requests.codes.not_found, requests.codes.conflict):
-                raise
-        for _ in range(_GONE_TRIES):
-            if await self._inspect(container_id) is None:
-                return
-            await asyncio.sleep(0.1)  # somebody else's removal is under way
-        raise EngineError(f"Docker did not remove the container {container_id[:12]}; try again in a minute.")
+    async def take_up(self, lease: Lease) -> str | None:
+        """Take up the container of an open lease where it still runs; return its URL, else None."""
+        found = await self._inspect(self.object_name)
+        if found is None or not found["State"]["Running"]:
+            return None
+        if (found["Config"].get("Labels") or {}).get(container.SESSION_LABEL) != lease.session_id:
+            return None
+        self.object_id = found["Id"]
+        # The server keeps the token it was started with; the hub registers that one again.
+        token = read_variable(found["Config"]["Env"], "JUPYTERHUB_API_TOKEN")
+        if token:
+            self.api_token = token
+        ip, port = await self.get_ip_and_port()
+        return f"http://{ip}:{port}"
 
     async def clear_leftovers(self) -> None:
         """Remove an earlier container of this server. Raises NameTaken for one that is not ours."""
@@ -198,7 +189,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
                 "Ask an administrator to rename or remove it."
             )
         self.log.warning("Removing %s, left over by an earlier start", self.object_name)
-        await self._remove(found["Id"])
+        await self._in_pool(docker_calls.remove, found["Id"])
 
 
 def merge(*layers: dict[str, Any]) -> dict[str, Any]:
@@ -209,6 +200,11 @@ def merge(*layers: dict[str, Any]) -> dict[str, Any]:
             old = merged.get(key)
             merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return merged
+
+
+def read_variable(environment: list[str], name: str) -> str | None:
+    """Return a variable's value from Docker's list of NAME=value."""
+    return next((each.partition("=")[2] for each in environment if each.startswith(f"{name}=")), None)
 
 
 def parse_docker_time(text: str) -> datetime:
@@ -224,12 +220,3 @@ def describe_end(state: dict[str, Any]) -> str:
     code = state.get("ExitCode")
     error = state.get("Error")
     return f"The container ended with exit code {code}" + (f": {error}." if error else ".")
-
-
-def to_engine_error(error: APIError) -> EngineError:
-    """Return Docker's refusal in plain words where we know them."""
-    text = str(error.explanation or error)
-    for part, plain in _PLAIN_WORDS.items():
-        if part in text:
-            return EngineError(plain)
-    return EngineError(f"Docker refused: {text[:300]}")

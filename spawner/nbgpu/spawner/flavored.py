@@ -67,6 +67,10 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         """End the server and remove what `launch` made; return when that is certain. Idempotent."""
         raise NotImplementedError
 
+    async def take_up(self, lease: Lease) -> str | None:
+        """Take up the server of an open lease where it still runs; return its URL, else None."""
+        raise NotImplementedError
+
     async def clear_leftovers(self) -> None:
         """Remove what an earlier, broken life of this server left. Raises NameTaken for what is not ours."""
         raise NotImplementedError
@@ -156,6 +160,9 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
 
     async def _start_in_phases(self) -> str:
         choice = self._take_choice()
+        taken_up = await self._take_up(choice)
+        if taken_up is not None:
+            return taken_up
         await self.clear_leftovers()
         await in_thread(self.desk.release_server, self.server_ref, "left over by an earlier start")
         self._feed.report(Phase.LEASE, f"Leasing “{choice.flavor.display_name}”")
@@ -166,6 +173,17 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         url = await self.launch(lease, choice)
         await in_thread(self.desk.activate, lease.session_id, await self.find_started_at())
         self._feed.report(Phase.SERVER, "Waiting for the notebook server to answer")
+        await wait_until_ready(f"{url}{self.server.base_url}api", self.find_end)
+        return url
+
+    async def _take_up(self, choice: Choice) -> str | None:
+        """Return the URL of this server where it runs already, as asked for, and only the hub had lost it."""
+        lease = await in_thread(self.desk.find_running, self.server_ref, choice)
+        url = await self.take_up(lease) if lease is not None else None
+        if lease is None or url is None:
+            return None
+        self._take(lease)
+        self._feed.report(Phase.SERVER, "Taking up the server that runs already")
         await wait_until_ready(f"{url}{self.server.base_url}api", self.find_end)
         return url
 
@@ -182,9 +200,16 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         try:
             await self.shut_down(now=True)
         except NbgpuError as trouble:
-            self.log.error("Undoing the start of %s: %s", self._log_name, trouble)
+            self.log.error("Undoing the start of %s is left to the reconciler: %s", self._log_name, trouble)
+            await self._give_up()
             return
         await self._release(reason)
+
+    async def _give_up(self) -> None:
+        """Leave a session that can't be ended now to the reconciler."""
+        if self.session_id:
+            await in_thread(self.desk.mark_ending, self.session_id)
+            self.desk.doubt(self.session_id)
 
     async def _settle(self) -> None:
         """Wait until a start that was cancelled has undone all it made."""
@@ -209,7 +234,13 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
     async def stop(self, now: bool = False, reason: str = "stopped") -> None:  # noqa: FBT001, FBT002 - JupyterHub's signature
         """End the server and give its devices back once that is certain."""
         await self._settle()
-        await self.shut_down(now=now)
+        if self.session_id:
+            await in_thread(self.desk.mark_ending, self.session_id)
+        try:
+            await self.shut_down(now=now)
+        except NbgpuError:
+            self.desk.doubt(self.session_id)
+            raise
         await self._release(reason)
 
     async def _release(self, reason: str) -> None:

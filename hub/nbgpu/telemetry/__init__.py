@@ -1,0 +1,1 @@
+"""What watches the running site: the reconciler (sampler and health follow)."""

@@ -1,0 +1,67 @@
+"""The hub as its REST API tells: which servers run or are pending, and having one started."""
+
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from nbgpu.core.errors import HubRefused, HubUnavailable
+from nbgpu.core.leases import Lease, ServerRef
+from nbgpu.core.menu import FLAVOR_KEY, IMAGE_KEY
+from nbgpu.core.reconcile import HubServer
+
+_PAGES = {"Accept": "application/jupyterhub-pagination+json"}
+_NEVER = (403, 404)  # statuses that trying again won't change
+
+
+class HubApi:
+    """A client of the hub's API with a token of its own."""
+
+    def __init__(self, url: str, token: str, *, timeout: float = 20.0) -> None:
+        """Take the API's URL, like "http://172.18.0.1:8081/hub/api"; `timeout` in seconds bounds each call."""
+        self._client = httpx.Client(
+            base_url=url, headers={"Authorization": f"token {token}"} | _PAGES, timeout=timeout, trust_env=False
+        )
+
+    def servers(self) -> tuple[HubServer, ...]:
+        """Return all servers that run or are pending. Raises HubUnavailable."""
+        found: list[HubServer] = []
+        offset: int | None = 0
+        while offset is not None:
+            page = self._call("GET", "/users", params={"state": "active", "offset": offset}).json()
+            found += [server for user in page["items"] for server in _servers_of(user)]
+            following = page["_pagination"]["next"]
+            offset = following["offset"] if following else None
+        return tuple(found)
+
+    def start(self, lease: Lease) -> None:
+        """Have the hub start the lease's server. Raises HubUnavailable, or HubRefused when it never will."""
+        path = f"/users/{quote(lease.server.username, safe='')}"
+        path += f"/servers/{quote(lease.server.servername, safe='')}" if lease.server.servername else "/server"
+        self._call("POST", path, json={FLAVOR_KEY: lease.flavor, IMAGE_KEY: lease.image})
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _call(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            response = self._client.request(method, path, **more)
+        except httpx.HTTPError as error:
+            raise HubUnavailable(f"The hub does not answer at {self._client.base_url}: {error}") from error
+        if response.status_code in _NEVER:
+            raise HubRefused(f"The hub refused {method} {path}: {response.text[:200]}")
+        if not response.is_success:
+            raise HubUnavailable(f"The hub answered {response.status_code} to {method} {path}: {response.text[:200]}")
+        return response
+
+
+def _servers_of(user: dict[str, Any]) -> list[HubServer]:
+    return [
+        HubServer(
+            server=ServerRef(user["name"], name),
+            session_id=(model.get("state") or {}).get("session_id"),
+            pending=bool(model.get("pending")),
+        )
+        for name, model in user["servers"].items()
+    ]

@@ -1,0 +1,131 @@
+"""The reconciler: compares lease rows, containers and the hub, and mends what disagrees.
+
+It runs at hub start, each minute, and after every doubt. A comparison reads all leases first, then the containers,
+then the hub: what the hub then does not know of a lease is no start that just began. Each repair reads the session's
+facts once more, and acts on ids, never on names, so that it can't hit the next life of a server.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from nbgpu.core.errors import HubRefused, NbgpuError
+from nbgpu.core.leases import Lease
+from nbgpu.core.ports import AuditLog, Fleet, HubView, LeaseStore
+from nbgpu.core.reconcile import ContainerFact, Finding, HubServer, Repair, judge
+from nbgpu.telemetry.workqueue import WorkQueue
+
+PERIOD = 60.0  # seconds between two comparisons
+ACTOR = "reconciler"
+_ALL = ""  # the key that stands for a comparison of everything
+
+log = logging.getLogger("nbgpu.reconciler")
+
+
+class Reconciler:
+    """Compares and mends; every method blocks: use a thread."""
+
+    def __init__(self, *, leases: LeaseStore, fleet: Fleet, hub: HubView, audit: AuditLog) -> None:
+        self._leases = leases
+        self._fleet = fleet
+        self._hub = hub
+        self._audit = audit
+
+    def compare(self) -> tuple[Finding, ...]:
+        """Return every session in disagreement. Raises when one of the three can't be asked."""
+        leases = {lease.session_id: lease for lease in self._leases.open_leases()}
+        containers = {each.session_id: each for each in self._fleet.containers()}
+        servers = self._hub.servers()
+        sessions = dict.fromkeys([*leases, *containers])
+        verdicts = ((each, *_judge(leases.get(each), containers.get(each), servers)) for each in sessions)
+        return tuple(Finding(each, repair, why) for each, repair, why in verdicts if repair is not Repair.NOTHING)
+
+    def mend(self, session_id: str) -> Finding | None:
+        """Look at one session again and mend it; return what was done. Raises when it could not be."""
+        lease = self._leases.find_open(session_id)
+        container = next((each for each in self._fleet.containers() if each.session_id == session_id), None)
+        repair, reason = _judge(lease, container, self._hub.servers())
+        if repair is Repair.ADOPT and lease is not None:
+            repair, reason = self._adopt(lease, reason)
+        if repair in (Repair.UNDO, Repair.REMOVE) and container is not None:
+            self._fleet.end(container.id)
+        if repair in (Repair.UNDO, Repair.RELEASE):
+            self._leases.release(session_id, f"reconciled: {reason}")
+        if repair is Repair.NOTHING:
+            return None
+        subject = str(lease.server) if lease is not None else session_id
+        self._audit.record(
+            actor=ACTOR, action=f"reconcile.{repair}", subject=subject, detail=f"session {session_id}: {reason}"
+        )
+        return Finding(session_id, repair, reason)
+
+    def _adopt(self, lease: Lease, reason: str) -> tuple[Repair, str]:
+        """Hand a running server back to the hub; one that the hub will never have again is undone."""
+        try:
+            self._hub.start(lease)
+        except HubRefused as refusal:
+            return Repair.UNDO, f"{reason}, and will not take back: {refusal}"
+        return Repair.ADOPT, reason
+
+
+def _judge(lease: Lease | None, container: ContainerFact | None, servers: Iterable[HubServer]) -> tuple[Repair, str]:
+    if lease is not None:
+        hub = next((each for each in servers if each.server == lease.server), None)
+    else:
+        wanted = container.session_id if container is not None else None
+        hub = next((each for each in servers if each.session_id == wanted), None)
+    return judge(lease, container, hub)
+
+
+class ReconcileLoop:
+    """Runs a reconciler beside the hub's event loop."""
+
+    def __init__(self, reconciler: Reconciler, *, period: float = PERIOD) -> None:
+        self._reconciler = reconciler
+        self._period = period
+        self._queue = WorkQueue()
+        self._loop = asyncio.get_running_loop()
+
+    def doubt(self, session_id: str) -> None:
+        """Have a session looked at soon; callable from any thread."""
+        self._loop.call_soon_threadsafe(self._queue.put, session_id)
+
+    async def run(self) -> None:
+        """Compare now and each period, and mend, until cancelled."""
+        ticker = asyncio.ensure_future(self._tick())
+        try:
+            while True:
+                await self._work(await self._queue.take())
+        finally:
+            ticker.cancel()
+            self._queue.close()
+
+    async def _tick(self) -> None:
+        while True:
+            self._queue.put(_ALL)
+            await asyncio.sleep(self._period)
+
+    async def _work(self, key: str) -> None:
+        try:
+            if key == _ALL:
+                await self._compare()
+            else:
+                await self._mend(key)
+            self._queue.forget(key)
+        except NbgpuError as error:
+            log.warning("Not reconciled now (%s): %s", key or "all", error)
+            self._queue.put_back(key)
+        except Exception:
+            log.exception("Reconciling %s failed", key or "all")  # the loop must outlive any surprise
+            self._queue.put_back(key)
+        finally:
+            self._queue.done(key)
+
+    async def _compare(self) -> None:
+        for finding in await asyncio.to_thread(self._reconciler.compare):
+            self._queue.put(finding.session_id)
+
+    async def _mend(self, session_id: str) -> None:
+        finding = await asyncio.to_thread(self._reconciler.mend, session_id)
+        if finding is not None:
+            log.warning("Reconciled session %s: %s (%s)", session_id, finding.repair, finding.reason)

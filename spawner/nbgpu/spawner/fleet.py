@@ -1,0 +1,42 @@
+"""The containers of a deployment as Docker lists them, for the reconciler."""
+
+from typing import Any
+
+from docker.errors import APIError
+
+from nbgpu.core.errors import EngineUnavailable
+from nbgpu.core.reconcile import ContainerFact
+from nbgpu.spawner.container import DEPLOYMENT_LABEL, SESSION_LABEL
+from nbgpu.spawner.docker_calls import call, remove
+
+_ALIVE = ("running", "paused", "restarting")
+
+
+class DockerFleet:
+    """Lists and ends containers by the deployment's label; others are never seen."""
+
+    def __init__(self, client: Any, deployment: str) -> None:
+        """Take a `docker.APIClient` and the value of the deployment label."""
+        self._client = client
+        self._deployment = deployment
+
+    def containers(self) -> tuple[ContainerFact, ...]:
+        """Return all containers of the deployment, running or not. Raises EngineUnavailable."""
+        try:
+            found = call(self._client, "containers", all=True, filters={"label": [self._label]})
+        except APIError as error:
+            raise EngineUnavailable(f"Docker can't list its containers: {error.explanation}") from error
+        return tuple(
+            ContainerFact(
+                id=each["Id"], session_id=each["Labels"].get(SESSION_LABEL, ""), running=each["State"] in _ALIVE
+            )
+            for each in found
+        )
+
+    def end(self, container_id: str) -> None:
+        """End and remove a container and see it gone. Idempotent. Raises EngineError."""
+        remove(self._client, container_id)
+
+    @property
+    def _label(self) -> str:
+        return f"{DEPLOYMENT_LABEL}={self._deployment}"
