@@ -10,6 +10,7 @@ from docker.errors import APIError
 
 from nbgpu.images.built import find_image_id
 from nbgpu.spawner.docker import parse_docker_time
+from nbgpu.spawner.fleet import DockerFleet
 from support.fake_docker import FakeDockerClient
 
 LABELS = {"org.nbgpu.deployment": "nbgpu-contract"}
@@ -95,6 +96,7 @@ def test_a_created_container_is_as_asked_and_does_not_run(engine):
     assert found["Id"] == container
     assert found["State"]["Running"] is False
     assert found["Config"]["Labels"].items() >= LABELS.items()
+    assert "NVIDIA_VISIBLE_DEVICES=void" in found["Config"]["Env"]
     host = found["HostConfig"]
     assert (host["CapDrop"], host["SecurityOpt"], host["Init"]) == (["ALL"], ["no-new-privileges"], True)
     assert (host["PidsLimit"], host["Memory"], host["MemorySwap"], host["ShmSize"]) == (100, 2**28, 2**28, 2**26)
@@ -142,6 +144,18 @@ def test_a_container_that_ends_by_itself_keeps_its_code_and_log(engine):
         engine.client.wait(container, timeout=20)
     assert engine.client.inspect_container(container)["State"]["ExitCode"] == 3
     assert engine.client.logs(container, tail=1) == b"two\n"
+
+
+def test_containers_are_listed_by_label_running_or_not(engine):
+    container = engine.create()
+    fleet = DockerFleet(engine.client, "nbgpu-contract")
+    assert [(each.id, each.running) for each in fleet.containers()] == [(container, False)]
+    engine.client.start(container)
+    assert [(each.id, each.running) for each in fleet.containers()] == [(container, True)]
+    assert DockerFleet(engine.client, "nbgpu-nobody").containers() == ()
+    fleet.end(container)
+    fleet.end(container)
+    assert fleet.containers() == ()
 
 
 def test_making_a_volume_again_keeps_it(engine):

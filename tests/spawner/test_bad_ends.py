@@ -15,7 +15,7 @@ CALLS = ("inspect_container", "create_volume", "create_container", "start")
 
 def left(site) -> tuple[int, int]:
     """How many leases and containers there are."""
-    return len(site.leases.open_leases()), len(site.docker.containers)
+    return len(site.leases.open_leases()), len(site.docker.by_id)
 
 
 class Gate:
@@ -92,8 +92,8 @@ async def test_a_server_that_never_answers_is_ended_and_says_so(make_site):
 async def test_a_container_that_dies_at_once_says_why_with_its_last_words(site, death, sentence):
     site.docker.serve = False
     task = asyncio.ensure_future(start(site.users["ann"], profile="one"))
-    await until(lambda: any(each["State"]["Running"] for each in site.docker.containers.values()))
-    site.docker.end(next(iter(site.docker.containers)), **death)
+    await until(lambda: any(each["State"]["Running"] for each in site.docker.by_id.values()))
+    site.docker.end(next(iter(site.docker.by_id)), **death)
     with pytest.raises(Exception, match=sentence):
         await task
     assert left(site) == (0, 0)
@@ -102,8 +102,8 @@ async def test_a_container_that_dies_at_once_says_why_with_its_last_words(site, 
 async def test_last_words_are_cut_and_printable(site):
     site.docker.serve = False
     task = asyncio.ensure_future(start(site.users["ann"], profile="one"))
-    await until(lambda: any(each["State"]["Running"] for each in site.docker.containers.values()))
-    site.docker.end(next(iter(site.docker.containers)), logs=b"\x1b[31m\xff\x00" + b"x" * 100_000)
+    await until(lambda: any(each["State"]["Running"] for each in site.docker.by_id.values()))
+    site.docker.end(next(iter(site.docker.by_id)), logs=b"\x1b[31m\xff\x00" + b"x" * 100_000)
     with pytest.raises(Exception, match="Last log lines") as error:
         await task
     assert len(error.value.jupyterhub_message) < 1000
@@ -164,7 +164,7 @@ async def test_cant_ask_is_never_gone(site, fault):
 async def test_a_server_that_died_gives_its_devices_back_at_the_next_poll(site):
     ann = site.users["ann"]
     await start(ann, profile="two")
-    site.docker.end(next(iter(site.docker.containers)), exit_code=137, oom=True)
+    site.docker.end(next(iter(site.docker.by_id)), exit_code=137, oom=True)
     assert "ran out of memory" in await ann.spawner.poll()
     assert left(site) == (0, 0)
     await start(ann, profile="two")
@@ -212,9 +212,9 @@ async def test_what_an_earlier_broken_life_left_is_removed(site):
     await start(ann, profile="two")
     ann.spawner.clear_state()  # as after the loss of the hub's database
     ann.spawners.pop("")
-    old = next(iter(site.docker.containers))
+    old = next(iter(site.docker.by_id))
     await start(ann, profile="one")
-    assert old not in site.docker.containers
+    assert old not in site.docker.by_id
     assert left(site) == (1, 1)
     await start(bob, profile="one")
 

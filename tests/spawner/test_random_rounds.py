@@ -48,9 +48,9 @@ async def test_two_hundred_random_rounds(make_site, seed):
     for _ in range(ROUNDS // AT_ONCE):
         await asyncio.gather(*(act(site, user, chance) for user in chance.sample(users, AT_ONCE)))
         check_no_slot_is_held_twice(site)
-        running = {each["Name"] for each in site.docker.containers.values()}
+        running = {each["Name"] for each in site.docker.by_id.values()}
         assert len(running) == len(site.leases.open_leases())
     for user in users:
         if user.spawner.active:
             await user.stop()
-    assert (site.leases.open_leases(), site.docker.containers) == ((), {})
+    assert (site.leases.open_leases(), site.docker.by_id) == ((), {})

@@ -13,13 +13,13 @@ async def test_a_start_leases_creates_and_answers(site):
     (lease,) = site.leases.open_leases()
     assert lease.state is LeaseState.ACTIVE
     assert lease.allocation.device_uuids == ("GPU-0", "GPU-1")
-    (container,) = site.docker.containers.values()
+    (container,) = site.docker.by_id.values()
     assert container["State"]["Running"]
     assert container["Image"] == "sha256:base"
     assert lease.active_at.isoformat()[:26] == container["State"]["StartedAt"][:26]
     assert ann.spawner.server.url.startswith("http://127.77.")
     await ann.stop()
-    assert (site.leases.open_leases(), site.docker.containers) == ((), {})
+    assert (site.leases.open_leases(), site.docker.by_id) == ((), {})
     assert "nbgpu-test00-home-ann" in site.docker.volumes
 
 
@@ -98,7 +98,7 @@ async def test_named_servers_have_a_container_and_a_lease_each(site):
     assert len(site.leases.open_leases()) == 3
     await ann.stop("a")
     assert sorted(str(lease.server) for lease in site.leases.open_leases()) == ["ann", "ann/b"]
-    assert len(site.docker.containers) == 2
+    assert len(site.docker.by_id) == 2
 
 
 @pytest.mark.parametrize(
@@ -165,4 +165,4 @@ async def test_state_survives_a_hub_restart(site):
     assert await after.poll() is None
     after.user.spawners[""] = after
     await ann.stop()
-    assert (site.leases.open_leases(), site.docker.containers) == ((), {})
+    assert (site.leases.open_leases(), site.docker.by_id) == ((), {})

@@ -28,7 +28,7 @@ class FakeDockerClient:
     def __init__(self, *, network: str = "net") -> None:
         self.network = network
         self.images: dict[str, dict[str, Any]] = {}
-        self.containers: dict[str, dict[str, Any]] = {}  # by id
+        self.by_id: dict[str, dict[str, Any]] = {}  # by id
         self.volumes: dict[str, dict[str, str]] = {}
         self.created: list[dict[str, Any]] = []  # every create call, in order
         self.before: Callable[[str], None] = lambda method: None  # called with each method's name; may raise
@@ -60,15 +60,15 @@ class FakeDockerClient:
         self.before("create_container")
         with self._lock:
             self.inspect_image(image)
-            if any(each["Name"] == f"/{name}" for each in self.containers.values()):
+            if any(each["Name"] == f"/{name}" for each in self.by_id.values()):
                 self._fail(409, f'Conflict. The container name "/{name}" is already in use')
             container_id = f"{next(self._ids):064x}"
             self.created.append({"image": image, "name": name, **kwargs})
-            self.containers[container_id] = {
+            self.by_id[container_id] = {
                 "Id": container_id,
                 "Name": f"/{name}",
                 "Image": image,
-                "Config": {"Labels": kwargs.get("labels") or {}, "Env": kwargs.get("environment") or {}},
+                "Config": {"Labels": kwargs.get("labels") or {}, "Env": self._environment(image, kwargs)},
                 "HostConfig": kwargs.get("host_config") or {},
                 "State": {"Running": False, "ExitCode": 0, "OOMKilled": False, "Error": "", "StartedAt": ""},
                 "NetworkSettings": {"Networks": {self.network: {"IPAddress": ""}}},
@@ -91,6 +91,21 @@ class FakeDockerClient:
         with self._lock:
             return self._find(container)
 
+    def containers(self, all: bool = False, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
+        self.before("containers")
+        wanted = [label.split("=", 1) for label in (filters or {}).get("label", [])]
+        with self._lock:
+            return [
+                {
+                    "Id": each["Id"],
+                    "Labels": each["Config"]["Labels"],
+                    "State": "running" if each["State"]["Running"] else "exited",
+                }
+                for each in self.by_id.values()
+                if (all or each["State"]["Running"])
+                and any(each["Config"]["Labels"].get(key) == value for key, value in wanted)
+            ]
+
     def logs(self, container: str, tail: int | str = "all") -> bytes:
         self.before("logs")
         lines = self._find(container)["logs"].splitlines(keepends=True)
@@ -107,7 +122,7 @@ class FakeDockerClient:
             if found["State"]["Running"] and not force:
                 self._fail(409, "You cannot remove a running container. Stop the container before attempting removal")
             self.end(container, exit_code=137)
-            del self.containers[found["Id"]]
+            del self.by_id[found["Id"]]
 
     # What tests do to it
 
@@ -125,7 +140,7 @@ class FakeDockerClient:
 
     def close(self) -> None:
         """End everything."""
-        for container_id in list(self.containers):
+        for container_id in list(self.by_id):
             self.end(container_id)
 
     def _serve(self, container_id: str, address: str) -> None:
@@ -134,8 +149,13 @@ class FakeDockerClient:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         self._servers[container_id] = server
 
+    def _environment(self, image: str, kwargs: dict[str, Any]) -> list[str]:
+        """An image's variables under the container's, as Docker lists them."""
+        variables = dict(each.split("=", 1) for each in self.images[image]["Config"]["Env"])
+        return [f"{name}={value}" for name, value in (variables | (kwargs.get("environment") or {})).items()]
+
     def _find(self, container: str) -> dict[str, Any]:
-        for each in self.containers.values():
+        for each in self.by_id.values():
             if container in (each["Id"], each["Name"].lstrip("/")):
                 return each
         return self._fail(404, f"No such container: {container}")
