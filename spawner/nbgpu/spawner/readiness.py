@@ -7,7 +7,7 @@ server is asked at short, growing intervals, and the engine is asked now and the
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
 from nbgpu.core.errors import ServerDied
 
@@ -38,6 +38,6 @@ async def _answers(url: str) -> bool:
     request = HTTPRequest(url, connect_timeout=1, request_timeout=5, follow_redirects=False)
     try:
         response = await AsyncHTTPClient().fetch(request, raise_error=False)
-    except OSError:
+    except (OSError, HTTPClientError):  # the latter, in spite of raise_error=False, for time limits and cut connections
         return False
     return 200 <= response.code < 500
