@@ -25,7 +25,7 @@ def test_each_step_is_a_plain_line_without_a_terminal(console, monkeypatch):
     monkeypatch.setattr(report.time, "monotonic", lambda: float(next(ticks)))
     progress = Progress(2, console=console)
     progress.run("Tools", lambda detail: "there")
-    progress.run("Engine", lambda detail: detail("reading lists [1/3]") or "started")
+    progress.run("Engine", lambda detail: detail("\x1b[91mreading lists\x1b[0m [1/3]") or "started")
     assert console.file.getvalue().splitlines() == [
         "[1/2] Tools: there (1.0 s)",
         "[2/2] Engine … reading lists [1/3]",

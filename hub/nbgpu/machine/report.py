@@ -1,5 +1,6 @@
 """Progress of the set-up, for a person at a terminal and for a CI log."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from rich.status import Status
 
 QUIET_SECONDS = 10.0  # without a terminal, a step's details are a line at most this often
 WIDTH = 100
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # pip's and npm's own; cut in half they would colour the rest
 
 Detail = Callable[[str], None]  # takes a passing line about the step under way
 
@@ -36,7 +39,7 @@ class Progress:
         self._console.print(escape(f"{self._title}: {outcome} ({time.monotonic() - started:.1f} s)"))
 
     def _detail(self, line: str) -> None:
-        line = line.strip()[:WIDTH]
+        line = _COLOURS.sub("", line).strip()[:WIDTH]
         if self._status is not None:
             self._status.update(f"{escape(self._title)} [dim]{escape(line)}[/]")
         elif self._said_at is None or time.monotonic() - self._said_at >= QUIET_SECONDS:
