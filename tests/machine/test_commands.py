@@ -1,6 +1,7 @@
 """The commands of the machine, as a person types them."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -64,3 +65,12 @@ def test_help_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_taken_port_makes_no_data_folder(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = _nbgpu("run", "--port", str(taken.getsockname()[1]), data=tmp_path / "data")
+    assert (done.returncode, (tmp_path / "data").exists()) == (1, False)
+    assert "Choose another: make run PORT=" in done.stderr

@@ -25,6 +25,8 @@ def serve(data: Path, *, port: int, config: Path | None, say: Say) -> None:
     """Set up, start the hub, say where it is, and wait for Ctrl-C or the hub's end. Errors are SetupErrors."""
     settings_file = find_settings(config)
     settings = load(settings_file)
+    if not data.exists():
+        check_port(settings.hub.address, port)  # before a folder is made for nothing
     os.environ[DATA_VARIABLE] = str(data)
     deployment = open_deployment(data)
     with only_hub(deployment):
