@@ -73,7 +73,7 @@ async def test_cancelling_twice_is_harmless(site):
 
 
 async def test_a_server_that_never_answers_is_ended_and_says_so(make_site):
-    site = make_site(start_timeout=6)  # five of them are kept for the undoing
+    site = make_site(launch_timeout=1)
     site.docker.serve = False
     with pytest.raises(Exception, match="did not answer within 1 s and was ended") as error:
         await start(site.users["ann"], profile="one")

@@ -15,6 +15,7 @@ from nbgpu.spawner.cards import ImageView
 from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.device_access import ToolkitAccess
 from nbgpu.spawner.docker import GPUDockerSpawner
+from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlLeaseStore, open_database
 from support.fake_docker import FakeDockerClient
 from support.users import Users
@@ -106,9 +107,15 @@ def build_site(folder: Path, client: Any, *, gpus: int, prefix: str = PREFIX, **
     leases = SqlLeaseStore(open_database(f"sqlite:///{folder / 'leases.sqlite'}"))
     inventory, shelf = FixedInventory(devices), Shelf(base="sha256:base")
     desk = Desk(
-        menu=Menu(FLAVORS), leases=leases, inventory=inventory, access=ToolkitAccess(), images=shelf, currency="USD"
+        menu=Menu(FLAVORS),
+        leases=leases,
+        inventory=inventory,
+        access=ToolkitAccess(),
+        images=shelf,
+        currency="USD",
+        turnstile=Turnstile(8),
     )
-    defaults = {"get_desk": lambda: desk, "prefix": prefix, "network_name": "net", "start_timeout": 20, "port": 8888}
+    defaults = {"get_desk": lambda: desk, "prefix": prefix, "network_name": "net", "launch_timeout": 20, "port": 8888}
     c = Config()
     c.GPUDockerSpawner = Config(defaults | config)
 

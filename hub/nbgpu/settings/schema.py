@@ -61,13 +61,17 @@ class HubSettings(Section):
 
     address: str = Field("127.0.0.1", description="Address to serve on; the demo login allows loopback only.")
     named_servers: int = Field(3, ge=0, le=100, description="Named servers a user may have beside the default one.")
-    start_timeout: Span = Field(timedelta(minutes=2), description="How long a server may take to start and answer.")
+    start_timeout: Span = Field(
+        timedelta(minutes=2),
+        description="How long a server may take to start and answer, the wait for its turn not counted.",
+    )
 
 
 class EngineSettings(Section):
     """How Docker is asked."""
 
     calls: int = Field(8, ge=1, le=64, description="Docker calls at one time.")
+    starts: int = Field(4, ge=1, le=256, description="Servers that boot at one time; the others wait with their place.")
     call_timeout: Span = Field(timedelta(seconds=30), description="Time limit of one Docker call.")
     stop_timeout: Span = Field(
         timedelta(seconds=10), description="Time that a server has to end by itself before it is killed."

@@ -23,6 +23,7 @@ from nbgpu.spawner.cards import ImageView
 from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.device_access import DeviceAccess, SimulatedAccess, ToolkitAccess
 from nbgpu.spawner.fleet import DockerFleet
+from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlAuditLog, SqlLeaseStore, open_database
 from nbgpu.telemetry.hub_api import HubApi
 from nbgpu.telemetry.reconciler import Reconciler
@@ -118,6 +119,7 @@ class Adapters:
             access=self.access,
             images=DockerShelf(self.docker, self.catalog),
             currency=self.settings.billing.currency,
+            turnstile=Turnstile(self.settings.engine.starts),
             on_doubt=on_doubt,
         )
 

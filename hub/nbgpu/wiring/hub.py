@@ -62,6 +62,7 @@ def _configure_hub(c: Config, deployment: Deployment, settings: Settings) -> Non
     c.JupyterHub.cleanup_servers = False  # a hub that stops leaves notebooks running
     c.JupyterHub.allow_named_servers = settings.hub.named_servers > 0
     c.JupyterHub.named_server_limit_per_user = settings.hub.named_servers
+    c.JupyterHub.concurrent_spawn_limit = 0  # nobody is sent away: the turnstile lets them in in turn
 
 
 def _configure_proxy(c: Config, deployment: Deployment) -> None:
@@ -115,7 +116,7 @@ def _configure_spawner(c: Config, adapters: Adapters, on_doubt: Callable[[str], 
         "timeout": engine.call_timeout.total_seconds(),
         "max_pool_size": engine.calls,
     }
-    c.GPUDockerSpawner.start_timeout = int(hub.start_timeout.total_seconds())
+    c.GPUDockerSpawner.launch_timeout = hub.start_timeout.total_seconds()
 
 
 def _configure_pages(c: Config, adapters: Adapters) -> None:

@@ -15,6 +15,7 @@ from nbgpu.core.menu import IMAGE_KEY, Choice, Menu, parse_options
 from nbgpu.core.ports import Inventory, LeaseStore
 from nbgpu.spawner.cards import Card, ImageView, build_card, explain_shortage
 from nbgpu.spawner.device_access import DeviceAccess, DeviceGrant
+from nbgpu.spawner.turnstile import Turnstile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class Desk:
         access: DeviceAccess,
         images: ImageShelf,
         currency: str,
+        turnstile: Turnstile,
         on_doubt: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Take the parts; `on_doubt` is told of sessions whose end is not certain."""
@@ -58,6 +60,7 @@ class Desk:
         self._access = access
         self._images = images
         self._currency = currency
+        self.turnstile = turnstile
         self.doubt = on_doubt
 
     def admit(self, options: object, groups: frozenset[str]) -> Choice:

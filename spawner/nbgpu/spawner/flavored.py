@@ -12,7 +12,7 @@ from typing import Any
 from jupyterhub.spawner import Spawner, SpawnException
 from tornado import web
 from traitlets import Callable as CallableTrait
-from traitlets import Unicode, default
+from traitlets import Float, Unicode, default
 
 from nbgpu.core.errors import EngineError, EngineUnavailable, InvalidOptions, NbgpuError, NotAllowed, Refusal
 from nbgpu.core.leases import Lease, ServerRef
@@ -23,7 +23,7 @@ from nbgpu.spawner.progress import Phase, ProgressFeed
 from nbgpu.spawner.readiness import wait_until_ready
 from nbgpu.spawner.threads import in_thread
 
-_UNDO_TIME = 5  # seconds of the start timeout that are kept for ending what was started
+_LONGEST_WAIT = 3600  # seconds: JupyterHub's own limit, which counts the wait for a turn, is this much longer
 _STATE_KEYS = ("session_id", "flavor", "image_slug", "image_id")
 
 
@@ -32,6 +32,9 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
 
     get_desk = CallableTrait(config=True, help="Function that returns the admission desk.")
 
+    launch_timeout = Float(
+        120, config=True, help="Seconds that a server may take to start and answer, the wait for its turn not counted."
+    )
     session_id = Unicode(help="UUID of the running session; empty when there is none.")
     flavor = Unicode(help="Slug of the running server's flavor.")
     image_slug = Unicode(help="Slug of the running server's image.")
@@ -74,6 +77,10 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
     async def clear_leftovers(self) -> None:
         """Remove what an earlier, broken life of this server left. Raises NameTaken for what is not ours."""
         raise NotImplementedError
+
+    @default("start_timeout")
+    def _default_start_timeout(self) -> int:
+        return int(self.launch_timeout) + _LONGEST_WAIT
 
     # Menu
 
@@ -146,8 +153,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
     async def _start(self) -> str:
         self._feed = ProgressFeed()
         try:
-            async with asyncio.timeout(self.start_timeout - _UNDO_TIME):
-                return await self._start_in_phases()
+            return await self._start_in_phases()
         except BaseException as error:
             if isinstance(error, TimeoutError):
                 error = await self._explain_timeout()
@@ -168,6 +174,10 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         self._feed.report(Phase.LEASE, f"Leasing “{choice.flavor.display_name}”")
         lease = await in_thread(self.desk.acquire, self.server_ref, choice, self.group_names)
         self._take(lease)
+        async with self.desk.turnstile.turn(self._report_place), asyncio.timeout(self.launch_timeout):
+            return await self._launch(lease, choice)
+
+    async def _launch(self, lease: Lease, choice: Choice) -> str:
         self._feed.report(Phase.IMAGE, f"Using the image “{lease.image}”")
         self._feed.report(Phase.CONTAINER, "Starting the container")
         url = await self.launch(lease, choice)
@@ -175,6 +185,9 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         self._feed.report(Phase.SERVER, "Waiting for the notebook server to answer")
         await wait_until_ready(f"{url}{self.server.base_url}api", self.find_end)
         return url
+
+    def _report_place(self, place: int) -> None:
+        self._feed.report(Phase.QUEUE, f"Waiting for other servers to start: you are number {place} in the queue")
 
     async def _take_up(self, choice: Choice) -> str | None:
         """Return the URL of this server where it runs already, as asked for, and only the hub had lost it."""
@@ -184,11 +197,12 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
             return None
         self._take(lease)
         self._feed.report(Phase.SERVER, "Taking up the server that runs already")
-        await wait_until_ready(f"{url}{self.server.base_url}api", self.find_end)
+        async with asyncio.timeout(self.launch_timeout):
+            await wait_until_ready(f"{url}{self.server.base_url}api", self.find_end)
         return url
 
     async def _explain_timeout(self) -> NbgpuError:
-        text = f"The server did not answer within {self.start_timeout - _UNDO_TIME:g} s and was ended."
+        text = f"The server did not answer within {self.launch_timeout:g} s and was ended."
         try:
             return EngineError(f"{text} {await self.find_last_words()}".strip())
         except NbgpuError:

@@ -9,7 +9,8 @@ from typing import Any
 class Phase(Enum):
     """A step of a start: its name, and how far the bar is when it begins (percent)."""
 
-    LEASE = ("lease", 10)
+    LEASE = ("lease", 5)
+    QUEUE = ("queue", 15)
     IMAGE = ("image", 25)
     CONTAINER = ("container", 35)
     SERVER = ("server", 60)
