@@ -1,6 +1,7 @@
 """The import contracts hold, and each of them catches what it is for: a violation is planted in a copy."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -67,4 +68,10 @@ def test_contracts_cover_every_package():
     found = {
         f"nbgpu.{init.parent.name}" for root in SOURCE_ROOTS for init in (ROOT / root / "nbgpu").glob("*/__init__.py")
     }
+    contracts = {contract["name"]: contract for contract in config["contracts"]}
     assert set(config["root_packages"]) == found
+    assert set(contracts["only nvml asks the driver"]["source_modules"]) == found - {"nbgpu.nvml"}
+    panel = contracts["the notebook panel knows nvml and nothing else of ours"]
+    assert set(panel["forbidden_modules"]) == found - {"nbgpu.nvml", "nbgpu.core", "nbgpu.panel"}
+    layers = re.findall(r"nbgpu\.\w+", " ".join(contracts["imports point inward"]["layers"]))
+    assert set(layers) >= found - {"nbgpu.panel"}
