@@ -18,6 +18,7 @@ from nbgpu.core.units import render_size
 if TYPE_CHECKING:
     from docker import DockerClient
 
+    from nbgpu.images.catalog import Catalog
     from nbgpu.images.lock import Report
     from nbgpu.images.manifest import Image
 
@@ -73,7 +74,8 @@ def list_images(
     from nbgpu.images.catalog import load_catalog
 
     client = connect(timeout=30)
-    rows = [describe_row(client, image) for image in load_catalog()]
+    catalog = load_catalog()
+    rows = [describe_row(client, image, catalog) for image in catalog]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
@@ -83,7 +85,7 @@ def list_images(
     Console().print(table)
 
 
-def describe_row(client: "DockerClient", image: "Image") -> dict[str, Any]:
+def describe_row(client: "DockerClient", image: "Image", catalog: "Catalog") -> dict[str, Any]:
     """Return what `list --json` says of one image: what is built where it is, else what would be."""
     from nbgpu.images.builder import image_state
     from nbgpu.images.built import apply_labels, find_built
@@ -100,7 +102,7 @@ def describe_row(client: "DockerClient", image: "Image") -> dict[str, Any]:
         "cudnn": shown.cudnn,
         "minimum_driver": shown.minimum_driver,
         "frameworks": dict(shown.frameworks),
-        "state": image_state(client, image),
+        "state": image_state(client, image, catalog),
         "id": built.id if built else None,
         "size_bytes": built.size if built else None,
         "built_at": built.created_at.isoformat() if built else None,

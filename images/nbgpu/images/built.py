@@ -22,7 +22,6 @@ PREFIX = "org.nbgpu."
 IMAGE_LABEL = f"{PREFIX}image"  # its value is the slug
 INPUTS_LABEL = f"{PREFIX}inputs"  # hash of all that went into the build
 SOURCES_LABEL = f"{PREFIX}sources"  # hash of the part that a checkout decides
-BASE_LABEL = f"{PREFIX}base_id"
 _VERSIONS = ("python", "cuda", "cudnn", "minimum_driver")
 
 
@@ -42,6 +41,11 @@ def image_reference(slug: str, variant: str | None = None) -> str:
         if SLUG.fullmatch(name) is None:
             raise ImageError(f"{name!r} is no image of the catalogue: 1 to 30 of a-z, 0-9 and - are allowed.")
     return f"{REPOSITORY}/{slug}:{variant or 'latest'}"
+
+
+def bare_tag(variant: str | None) -> str:
+    """Return the tag of an image without the panel: what other images stand on."""
+    return f"{variant}-bare" if variant else "bare"
 
 
 def find_built(client: DockerClient, slug: str, variant: str | None = None) -> BuiltImage | None:

@@ -5,7 +5,7 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from nbgpu.images.panel_wheel import build_panel_wheel, panel_requirements
 
 STORE = "/etc/ssl/certs/ca-certificates.crt"  # where Debian keeps what it trusts
 _PIN = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:[=<>!~]|$)", re.MULTILINE)
+COMPLETE = Path(__file__).with_name("complete.Dockerfile")
 _LEFT_OUT = {"__pycache__", ".DS_Store"}
 
 
@@ -25,47 +26,55 @@ _LEFT_OUT = {"__pycache__", ".DS_Store"}
 class Inputs:
     """The files of the build's context (name -> content, or the path of a wheel), and the build arguments."""
 
-    sources: Mapping[str, bytes]  # what the checkout decides
-    site: Mapping[str, bytes]  # what the options decide
+    files: Mapping[str, bytes]
     wheels: Mapping[str, Path]
     arguments: Mapping[str, str]
-
-    @property
-    def sources_hash(self) -> str:
-        """Hash of what the checkout decides."""
-        return _hash(_digests(self.sources))
 
     @property
     def hash(self) -> str:
         """Hash of everything: files, arguments (the base's id is one), wheels by name and size."""
         wheels = {name: path.stat().st_size for name, path in self.wheels.items()}
-        return _hash([_digests(self.sources), _digests(self.site), wheels, dict(self.arguments)])
+        return _hash([_digests(self.files), wheels, dict(self.arguments)])
 
     def write_context(self, target: IO[bytes]) -> None:
         """Write the context as a tar, the same bytes for the same inputs."""
         with tarfile.open(fileobj=target, mode="w") as archive:
-            for name, content in sorted({**self.sources, **self.site}.items()):
+            for name, content in sorted(self.files.items()):
                 archive.addfile(_member(name, len(content)), io.BytesIO(content))
             for name, path in sorted(self.wheels.items()):
                 with path.open("rb") as file:
                     archive.addfile(_member(f"wheels/{name}", path.stat().st_size), file)
 
 
-def collect_inputs(image: Image, options: BuildOptions, base_id: str) -> Inputs:
-    """Return what an image (in its variant) is built from. ImageError."""
-    sources = collect_sources(image)
-    dockerfile = sources["Dockerfile"].decode()
-    site = {"wheels/.keep": b"", "Dockerfile.site": (dockerfile + _site_lines(image, options)).encode()}
-    if options.ca_bundle is not None and not image.has_catalogue_base:
-        site["ca/bundle.pem"] = options.ca_bundle.read_bytes()
+def bare_inputs(image: Image, options: BuildOptions, base_id: str) -> Inputs:
+    """Return what an image (in its variant) is built from, but for what `complete_inputs` adds. ImageError."""
+    files = _folder_files(image)
+    wheels = _wheels(image, options, files)
+    files["wheels/.keep"] = b""
+    if not image.has_catalogue_base:
+        files["panel-requirements.txt"] = "".join(f"{line}\n" for line in panel_requirements()).encode()
+        files["ca/.keep"] = b""
+        if options.ca_bundle is not None:
+            files["ca/bundle.pem"] = options.ca_bundle.read_bytes()
     arguments = {"BASE": base_id, "PIP_INDEX_URL": options.index or ""}
     if image.variant is not None:
         arguments["VARIANT"] = image.variant
-    return Inputs(sources, site, _wheels(image, options, sources), arguments)
+    return Inputs(files, wheels, arguments)
 
 
-def collect_sources(image: Image) -> dict[str, bytes]:
-    """Return the files of the image's folder, and the panel's wheel where the image stands on a Debian."""
+def complete_inputs(options: BuildOptions, bare_id: str) -> Inputs:
+    """Return what makes a bare image complete: the panel and the site's settings."""
+    dockerfile = COMPLETE.read_text(encoding="utf-8") + _site_lines(options)
+    name, wheel = _panel_wheel()
+    return Inputs({"Dockerfile": dockerfile.encode(), f"panel/{name}": wheel}, {}, {"BASE": bare_id})
+
+
+def sources_hash(chain: Iterable[Image]) -> str:
+    """Hash of what the checkout decides: the folders of an image and of all it stands on, and the panel."""
+    return _hash([*(_digests(_folder_files(image)) for image in chain), _digests(dict([_panel_wheel()]))])
+
+
+def _folder_files(image: Image) -> dict[str, bytes]:
     files = {
         path.relative_to(image.folder).as_posix(): path.read_bytes()
         for path in sorted(image.folder.rglob("*"))
@@ -73,11 +82,6 @@ def collect_sources(image: Image) -> dict[str, bytes]:
     }
     if "Dockerfile" not in files:
         raise ImageError(f"{image.folder}: there is no Dockerfile beside image.toml.")
-    if not image.has_catalogue_base:
-        name, wheel = _panel_wheel()
-        files[f"panel/{name}"] = wheel
-        files["panel-requirements.txt"] = "".join(f"{line}\n" for line in panel_requirements()).encode()
-        files["ca/.keep"] = b""
     return files
 
 
@@ -86,14 +90,12 @@ def _panel_wheel() -> tuple[str, bytes]:
     return build_panel_wheel()
 
 
-def _site_lines(image: Image, options: BuildOptions) -> str:
-    """Return lines after the Dockerfile's own: people's pip and Python need at run time what the build needed."""
-    if image.has_catalogue_base:
-        return ""
+def _site_lines(options: BuildOptions) -> str:
+    """Return lines for the Dockerfile's end: people's pip and Python need at run time what the build needed."""
     settings = {"PIP_INDEX_URL": options.index} if options.index else {}
     if options.ca_bundle is not None:
         settings |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), STORE)
-    return "".join(f'\nENV {key}="{value}"' for key, value in settings.items())
+    return "".join(f'ENV {key}="{value}"\n' for key, value in settings.items())
 
 
 def _wheels(image: Image, options: BuildOptions, sources: Mapping[str, bytes]) -> dict[str, Path]:

@@ -4,8 +4,9 @@ import configparser
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from nbgpu.core.errors import ImageError
@@ -28,6 +29,10 @@ class BuildOptions:
             raise ImageError(f"--ca-bundle: {self.ca_bundle} is no PEM file with certificates.")
         if self.index is not None:
             _check_index(self.index)
+
+    def but(self, **changes: Any) -> "BuildOptions":
+        """Return the options with some of them changed."""
+        return replace(self, **changes)
 
 
 def default_options(environ: Mapping[str, str] | None = None) -> BuildOptions:
