@@ -11,6 +11,7 @@ from nbgpu.settings import Settings, load
 from nbgpu.settings.schema import (
     AuthSettings,
     BillingSettings,
+    DatabaseSettings,
     EngineSettings,
     FlavorSettings,
     GpuSettings,
@@ -53,6 +54,7 @@ def test_prices_and_sizes_are_integers():
         ('["base", "pytorch"]', '["bse"]', 'images = "bse": there is no such image; allowed: base, pytorch'),
         ('driver = "auto"', 'driver = "amd"', 'gpus: driver = "amd": is not allowed; allowed is'),
         ('currency = "USD"', 'currency = "dollars"', 'billing: currency = "dollars": is not allowed'),
+        ("[billing]", "[database]\nurl = 'mysql://x'\n[billing]", 'database: url = "mysql://x": is not allowed'),
         ("[billing]", "[biling]", "biling: there is no such key"),
         ("[billing]", "[billing", "is not valid TOML"),
     ],
@@ -97,6 +99,7 @@ SECTIONS = {
     "auth": AuthSettings,
     "engine": EngineSettings,
     "gpus": GpuSettings,
+    "database": DatabaseSettings,
     "billing": BillingSettings,
     "flavor": FlavorSettings,
 }

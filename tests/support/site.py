@@ -16,7 +16,7 @@ from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.device_access import ToolkitAccess
 from nbgpu.spawner.docker import GPUDockerSpawner
 from nbgpu.spawner.turnstile import Turnstile
-from nbgpu.store import SqlLeaseStore, open_database
+from nbgpu.store import SqlHomes, SqlLeaseStore, open_database
 from support.fake_docker import FakeDockerClient
 from support.users import Users
 
@@ -104,11 +104,13 @@ def build_site(folder: Path, client: Any, *, gpus: int, prefix: str = PREFIX, **
         Device(uuid=f"GPU-{number}", index=number, name="NVIDIA A100", memory_total=80 * 2**30)
         for number in range(gpus)
     )
-    leases = SqlLeaseStore(open_database(f"sqlite:///{folder / 'leases.sqlite'}"))
+    engine = open_database(f"sqlite:///{folder / 'leases.sqlite'}")
+    leases = SqlLeaseStore(engine)
     inventory, shelf = FixedInventory(devices), Shelf(base="sha256:base")
     desk = Desk(
         menu=Menu(FLAVORS),
         leases=leases,
+        homes=SqlHomes(engine),
         inventory=inventory,
         access=ToolkitAccess(),
         images=shelf,

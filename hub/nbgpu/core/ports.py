@@ -51,6 +51,13 @@ class LeaseStore(Protocol):
         """Return the lease of a session if it is not released."""
 
 
+class Homes(Protocol):
+    """Which home volume is whose."""
+
+    def ensure(self, username: str, volume: str) -> str:
+        """Return the user's volume; `volume` is kept as theirs when they have none."""
+
+
 class AuditLog(Protocol):
     """What was done on somebody's or our own authority; rows are only ever added."""
 

@@ -89,6 +89,17 @@ class GpuSettings(Section):
     )
 
 
+class DatabaseSettings(Section):
+    """Where leases, sessions and the audit log are kept."""
+
+    url: str = Field(
+        "",
+        pattern=r"^(|sqlite:///.+|postgresql(\+psycopg)?://.*)$",
+        description='"" is a SQLite file in the data folder; else "postgresql://user@host/name" (its password in '
+        "PGPASSWORD or ~/.pgpass), for which nbgpu[postgresql] is installed. One hub a database.",
+    )
+
+
 class BillingSettings(Section):
     """How prices are shown."""
 
@@ -153,6 +164,7 @@ class Settings(Section):
     auth: AuthSettings = AuthSettings()
     engine: EngineSettings = EngineSettings()
     gpus: GpuSettings = GpuSettings()
+    database: DatabaseSettings = DatabaseSettings()
     billing: BillingSettings = BillingSettings()
     flavor: list[FlavorSettings] = Field(min_length=1)
 

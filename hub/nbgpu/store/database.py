@@ -1,5 +1,6 @@
 """Open the database: SQLite with the settings that money and leases need, or PostgreSQL, at the newest schema."""
 
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,11 @@ BUSY_TIMEOUT = 10  # seconds that a writer waits for another
 
 def open_database(url: str) -> Engine:
     """Return an engine on `url` with the schema brought up to date. Raises StoreError."""
-    engine = create_engine(url, pool_pre_ping=True)
+    try:
+        # The driver is psycopg 3; SQLAlchemy's own default for "postgresql:" is another.
+        engine = create_engine(re.sub(r"^postgresql:", "postgresql+psycopg:", url), pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        raise StoreError("PostgreSQL needs a driver: pip install 'nbgpu[postgresql]'.") from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_immediate)

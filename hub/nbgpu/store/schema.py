@@ -94,3 +94,13 @@ class AuditRow(Base):
     action: Mapped[str] = mapped_column(String(40))
     subject: Mapped[str] = mapped_column(String(512))
     detail: Mapped[str] = mapped_column(String(1000))
+
+
+class HomeRow(Base):
+    """The volume of a user's home, as it was first named: a later naming rule leaves it where it is."""
+
+    __tablename__ = "homes"
+
+    username: Mapped[str] = mapped_column(String(255), primary_key=True)
+    volume: Mapped[str] = mapped_column(String(255), unique=True)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -24,7 +24,7 @@ from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.device_access import DeviceAccess, SimulatedAccess, ToolkitAccess
 from nbgpu.spawner.fleet import DockerFleet
 from nbgpu.spawner.turnstile import Turnstile
-from nbgpu.store import SqlAuditLog, SqlLeaseStore, open_database
+from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
 from nbgpu.telemetry.hub_api import HubApi
 from nbgpu.telemetry.reconciler import Reconciler
 from nbgpu.wiring.deployment import Deployment
@@ -60,7 +60,7 @@ class Adapters:
     @cached_property
     def database(self) -> Engine:
         """Our database, brought up to date. Raises StoreError."""
-        return open_database(self.deployment.database_url)
+        return open_database(self.settings.database.url or self.deployment.database_url)
 
     @cached_property
     def leases(self) -> SqlLeaseStore:
@@ -115,6 +115,7 @@ class Adapters:
         return Desk(
             menu=self.menu,
             leases=self.leases,
+            homes=SqlHomes(self.database),
             inventory=self.inventory,
             access=self.access,
             images=DockerShelf(self.docker, self.catalog),

@@ -14,6 +14,7 @@ import nbgpu.spawner
 from nbgpu.core.errors import NbgpuError
 from nbgpu.settings import Settings, load
 from nbgpu.spawner.docker import GPUDockerSpawner
+from nbgpu.store import hold_hub_lock
 from nbgpu.telemetry.reconciler import ReconcileLoop, Reconciler
 from nbgpu.wiring.adapters import RECONCILER_TOKEN, Adapters
 from nbgpu.wiring.authenticator import configure_auth
@@ -22,6 +23,7 @@ from nbgpu.wiring.deployment import Deployment, open_deployment
 SCRIPTS = "nbgpu-scripts"  # the service that the admin token for scripts belongs to
 RECONCILER = "nbgpu-reconciler"
 RECONCILER_SCOPES = ["list:users", "read:servers", "admin:server_state", "servers"]
+_HELD: list[Callable[[], None]] = []  # locks that live as long as this process
 _BACKGROUND: set[asyncio.Task[None]] = set()
 
 
@@ -32,6 +34,7 @@ def configure(c: Config) -> None:
     """
     try:
         adapters = open_adapters()
+        _HELD.append(hold_hub_lock(adapters.database))
         _configure_hub(c, adapters.deployment, adapters.settings)
         _configure_proxy(c, adapters.deployment)
         _configure_tokens(c, adapters.deployment)

@@ -12,7 +12,7 @@ from nbgpu.core.devices import Device
 from nbgpu.core.errors import ImageMissing, InvalidOptions, NoCapacity, NotAllowed
 from nbgpu.core.leases import Lease, LeaseState, ServerRef
 from nbgpu.core.menu import IMAGE_KEY, Choice, Menu, parse_options
-from nbgpu.core.ports import Inventory, LeaseStore
+from nbgpu.core.ports import Homes, Inventory, LeaseStore
 from nbgpu.spawner.cards import Card, ImageView, build_card, explain_shortage
 from nbgpu.spawner.device_access import DeviceAccess, DeviceGrant
 from nbgpu.spawner.turnstile import Turnstile
@@ -46,6 +46,7 @@ class Desk:
         *,
         menu: Menu,
         leases: LeaseStore,
+        homes: Homes,
         inventory: Inventory,
         access: DeviceAccess,
         images: ImageShelf,
@@ -56,6 +57,7 @@ class Desk:
         """Take the parts; `on_doubt` is told of sessions whose end is not certain."""
         self.menu = menu
         self._leases = leases
+        self._homes = homes
         self._inventory = inventory
         self._access = access
         self._images = images
@@ -107,6 +109,10 @@ class Desk:
             if lease.server == server and lease.state is LeaseState.ACTIVE:
                 return lease if (lease.flavor, lease.image) == (choice.flavor.slug, choice.image) else None
         return None
+
+    def home_volume(self, username: str, proposed: str) -> str:
+        """Return the name of the user's home volume: as it was first named, else as proposed."""
+        return self._homes.ensure(username, proposed)
 
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Note that the lease's container runs since `started_at`."""

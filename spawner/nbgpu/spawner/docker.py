@@ -21,7 +21,7 @@ from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, docker_calls, names
 from nbgpu.spawner.flavored import FlavoredSpawner
-from nbgpu.spawner.threads import see_through
+from nbgpu.spawner.threads import in_thread, see_through
 
 T = TypeVar("T")
 
@@ -73,9 +73,13 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
 
     async def launch(self, lease: Lease, choice: Choice) -> str:
         """Create and start the container; return its URL."""
-        self._configure(lease, choice)
+        volume = await in_thread(
+            self.desk.home_volume, self.user.name, names.home_volume_name(self.prefix, self.user.name)
+        )
+        self._configure(lease, choice, volume)
         try:
-            await self._ensure_home()
+            # An existing volume stays as it is.
+            await self.docker("create_volume", volume, labels={container.DEPLOYMENT_LABEL: self.prefix})
             await see_through(self._create())
             await see_through(self.start_object())
         except APIError as error:
@@ -83,13 +87,13 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         ip, port = await self.get_ip_and_port()
         return f"http://{ip}:{port}"
 
-    def _configure(self, lease: Lease, choice: Choice) -> None:
+    def _configure(self, lease: Lease, choice: Choice, volume: str) -> None:
         """Set the traits from which DockerSpawner builds its create call."""
         grant = self.desk.grant(lease)
         flavor = choice.flavor
         self.image = lease.image_id
         self.mem_limit, self.cpu_limit = flavor.memory, flavor.cpus
-        home = {"binds": {names.home_volume_name(self.prefix, self.user.name): {"bind": self.home, "mode": "rw"}}}
+        home = {"binds": {volume: {"bind": self.home, "mode": "rw"}}}
         self.extra_host_config = merge(
             container.build_host_config(flavor), home, self._site_host_config, dict(grant.host_config)
         )
@@ -99,11 +103,6 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
             **container.build_environment(flavor, lease, self.desk.devices(lease)),
             **grant.environment,
         }
-
-    async def _ensure_home(self) -> None:
-        """Make the user's home volume; an existing one stays as it is."""
-        volume = names.home_volume_name(self.prefix, self.user.name)
-        await self.docker("create_volume", volume, labels={container.DEPLOYMENT_LABEL: self.prefix})
 
     async def _create(self) -> None:
         created = await self.create_object()
