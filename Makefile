@@ -6,12 +6,13 @@ PORT ?= 8000
 DATA ?= .nbgpu
 CONFIG ?= nbgpu.toml
 ARGS ?=
+ROUNDS ?= 50
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check format lock down purge
+.PHONY: help run setup test chaos check format lock down purge
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -25,6 +26,10 @@ setup: $(STAMP)  ## bring what the machine lacks, without running anything
 test: $(STAMP)  ## run every test, with the real Docker engine and a real browser (ARGS="-k name")
 	@$(BIN)/nbgpu setup --for-tests
 	@$(BIN)/python -m pytest $(ARGS)
+
+chaos: $(STAMP)  ## kill -9 the hub fifty times at each step of a start and a stop (hours; ROUNDS=5 for fewer)
+	@$(BIN)/nbgpu setup --for-tests
+	@NBGPU_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/chaos
 
 check: $(STAMP)  ## lint, format, types, import contracts, packaging
 	@$(BIN)/ruff check .

@@ -1,0 +1,106 @@
+"""kill -9 of the hub at each step of a start and a stop, on real Docker.
+
+After the restart lease rows, containers and the hub agree within a minute, and a running notebook of somebody else
+never noticed. CI strikes ten times at four steps and twice at the others; `make chaos` fifty times at each.
+"""
+
+import contextlib
+import os
+import subprocess
+
+import httpx
+import pytest
+
+from e2e.running import Deployment, until
+
+pytestmark = pytest.mark.docker
+ROUNDS = os.environ.get("NBGPU_CHAOS_ROUNDS")
+OFTEN = {"after acquire", "after _create", "after activate", "after mark_ending"}
+AGREED_WITHIN = 60  # seconds
+START_STEPS = [
+    "before acquire",
+    "after acquire",
+    "after _create",
+    "after start_object",
+    "before activate",
+    "after activate",
+    "after start",
+]
+STOP_STEPS = ["before mark_ending", "after mark_ending", "after shut_down", "after release"]
+
+
+@pytest.fixture(scope="module")
+def bystander(chaos: Deployment) -> str:
+    """A notebook that runs all the time; returns its container's id."""
+    chaos.add_user("bystander")
+    chaos.add_user("victim")
+    chaos.started("bystander", profile="t4-shared")
+    return str(chaos.container("bystander").id)
+
+
+def rounds(step: str) -> range:
+    """How often to strike at a step."""
+    return range(int(ROUNDS or (10 if step in OFTEN else 2)))
+
+
+def strike(chaos: Deployment, step: str, work) -> None:
+    """Do `work`, in the middle of which the hub is killed, and start the hub again."""
+    (chaos.data / "kill-at").write_text(step)
+    with contextlib.suppress(httpx.HTTPError):
+        work()
+    assert chaos.process is not None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        chaos.process.wait(30)
+    assert chaos.process.poll() is not None, f"the hub was not killed {step}"
+    assert not (chaos.data / "kill-at").exists()
+    chaos.stop()  # closes what the dead process wrote to
+    chaos.start()
+
+
+def disagreement(chaos: Deployment) -> str:
+    """What does not fit together; empty when all does."""
+    leases = {lease.session_id: lease for lease in chaos.leases()}
+    containers = {each.labels["org.nbgpu.session"]: each for each in chaos.containers()}
+    if set(leases) != set(containers):
+        return f"leases {sorted(leases)}, containers {sorted(containers)}"
+    users = chaos.api.get("/users", params={"state": "active"}).raise_for_status().json()
+    servers = {
+        (server.get("state") or {}).get("session_id"): server for user in users for server in user["servers"].values()
+    }
+    if set(servers) != set(leases) or any(server["pending"] for server in servers.values()):
+        return f"leases {sorted(leases)}, servers {servers}"
+    slots = [slot for lease in leases.values() for slot in lease.allocation.slots]
+    if len(slots) != len(set(slots)):
+        return f"a slot is held twice: {slots}"
+    ended = [each.name for each in containers.values() if each.status != "running"]
+    return f"ended containers {ended}" if ended else ""
+
+
+def agree(chaos: Deployment) -> None:
+    until(lambda: disagreement(chaos) == "", seconds=AGREED_WITHIN, why=disagreement(chaos))
+
+
+@pytest.mark.parametrize("step", START_STEPS)
+def test_killed_in_a_start(chaos, bystander, step):
+    for _ in rounds(step):
+        strike(chaos, step, lambda: chaos.start_server("victim", profile="a100"))
+        agree(chaos)
+        assert chaos.container("bystander").id == bystander
+        if chaos.lease("victim") is not None:
+            assert chaos.notebook("victim", "api/status").status_code == httpx.codes.OK
+            chaos.stop_server("victim")
+        agree(chaos)
+        assert chaos.lease("victim") is None
+
+
+@pytest.mark.parametrize("step", STOP_STEPS)
+def test_killed_in_a_stop(chaos, bystander, step):
+    for _ in rounds(step):
+        chaos.started("victim", profile="a100x2")
+        strike(chaos, step, lambda: chaos.api.delete("/users/victim/server"))
+        agree(chaos)
+        assert chaos.container("bystander").id == bystander
+        if chaos.server("victim") is not None:
+            chaos.stop_server("victim")
+            agree(chaos)
+        assert chaos.lease("victim") is None
