@@ -105,10 +105,12 @@ def start(page, title):
 def list_gpus(page):
     """Open a notebook from the launcher and return what its kernel sees: GPUs and MIG instances."""
     page.locator(".jp-LauncherCard[data-category=Notebook]", has_text="Python 3").first.click()
-    cell = page.locator(".jp-Notebook .jp-CodeCell .cm-content").first
-    cell.fill(LIST_GPUS)
-    expect(cell).to_contain_text("SEEN")
-    cell.press("Shift+Enter")
+    # Until the kernel is there the notebook is still being loaded, and takes back what is typed.
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle", timeout=30_000)
+    page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+    page.keyboard.insert_text(LIST_GPUS)
+    expect(page.locator(".jp-Notebook .jp-CodeCell .cm-content").first).to_contain_text("SEEN")
+    page.keyboard.press("Shift+Enter")
     output = page.locator(".jp-OutputArea-output", has_text="SEEN").first
     expect(output).to_be_visible(timeout=30_000)
     return json.loads(re.search(r"SEEN (.*)", output.inner_text())[1])

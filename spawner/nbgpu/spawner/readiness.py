@@ -13,7 +13,7 @@ from nbgpu.core.errors import ServerDied
 
 _FIRST_INTERVAL = 0.03  # seconds
 _LONGEST_INTERVAL = 0.1
-_CHECK_EVERY = 10  # rounds between two questions to the engine
+_CHECK_EVERY = 1.0  # seconds between two questions to the engine; a dead container's address can take as long to fail
 
 
 async def wait_until_ready(url: str, find_end: Callable[[], Awaitable[str | None]]) -> None:
@@ -23,13 +23,14 @@ async def wait_until_ready(url: str, find_end: Callable[[], Awaitable[str | None
     otherwise: the caller has the time limit.
     """
     interval = _FIRST_INTERVAL
-    rounds = 0
+    now = asyncio.get_running_loop().time
+    asked = now()
     while not await _answers(url):
-        rounds += 1
-        if rounds % _CHECK_EVERY == 0:
+        if now() - asked >= _CHECK_EVERY:
             end = await find_end()
             if end is not None:
                 raise ServerDied(end)
+            asked = now()
         await asyncio.sleep(interval)
         interval = min(_LONGEST_INTERVAL, interval * 1.2)
 
