@@ -7,12 +7,14 @@ DATA ?= .nbgpu
 CONFIG ?= nbgpu.toml
 ARGS ?=
 ROUNDS ?= 50
+ONLY ?=
+JSON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup test chaos check format lock down purge
+.PHONY: help run setup test chaos bench check format lock down purge
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -30,6 +32,10 @@ test: $(STAMP)  ## run every test, with the real Docker engine and a real browse
 chaos: $(STAMP)  ## kill -9 the hub fifty times at each step of a start and a stop (hours; ROUNDS=5 for fewer)
 	@$(BIN)/nbgpu setup --for-tests
 	@NBGPU_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/chaos
+
+bench: $(STAMP)  ## measure against yardsticks in one run (ONLY=spawn.cold JSON=file)
+	@$(BIN)/nbgpu setup --for-tests
+	@PYTHONPATH=tests $(BIN)/python -m bench --only "$(ONLY)" $(if $(JSON),--json "$(JSON)")
 
 check: $(STAMP)  ## lint, format, types, import contracts, packaging
 	@$(BIN)/ruff check .
