@@ -8,6 +8,7 @@ import sys
 import typer
 
 from nbgpu.cli import images
+from nbgpu.cli.doctor import doctor
 from nbgpu.cli.lists import flavors, gpus, leases
 from nbgpu.cli.repairs import audit, reconcile
 from nbgpu.cli.run import run
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (run, setup, down, purge, gpus, flavors, leases, reconcile, audit):
+for command in (run, setup, down, purge, gpus, flavors, leases, reconcile, audit, doctor):
     app.command()(command)
 app.add_typer(images.app, name="images")
 
