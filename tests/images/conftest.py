@@ -63,6 +63,6 @@ def write_image(tmp_path: Path) -> Callable[..., Path]:
 def tiny(write_image: Callable[..., Path], engine: DockerClient, base: Ensured) -> Iterator[Catalog]:
     place = write_image(TINY, Dockerfile=TINY_DOCKERFILE, hello="hello")
     yield load_catalog([place.parent, *image_folders()])
-    for tag in ("latest", "bare"):
+    for tag in ("latest", "bare", "latest-previous", "bare-previous"):
         with suppress(ImageNotFound):
             engine.images.remove(f"nbgpu/test-tiny:{tag}", force=True)

@@ -40,6 +40,7 @@ def test_equal_inputs_are_not_built_again(engine: DockerClient, tiny: Catalog) -
     (image.folder / "hello").write_text("changed")
     assert image_state(engine, image, tiny) == "out of date"
     assert build(engine, tiny).id != first.id
+    assert engine.images.get(first.id).tags == ["nbgpu/test-tiny:latest-previous"]  # a start may be about to use it
 
 
 def test_the_base_is_up_to_date_in_about_a_second(engine: DockerClient, base: Ensured) -> None:
