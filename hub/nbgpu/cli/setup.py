@@ -19,10 +19,13 @@ def setup(
     for_tests: Annotated[bool, typer.Option("--for-tests", help="Bring what only the test suite needs, too.")] = False,
 ) -> None:
     """Bring what the machine lacks: tools, a Docker engine, the proxy, the base image. Safe to repeat."""
+    from nbgpu.machine.engine_choice import bring_engine
     from nbgpu.machine.host import Host
-    from nbgpu.machine.steps import set_up, steps
+    from nbgpu.machine.serve import find_settings
+    from nbgpu.settings import load
 
-    set_up(steps(Host(), for_tests=for_tests))
+    wanted = "docker" if for_tests else load(find_settings(None)).engine.kind
+    bring_engine(Host(), wanted, typer.echo, for_tests=for_tests)
 
 
 def down(data: DataOption = DEFAULT_DATA) -> None:

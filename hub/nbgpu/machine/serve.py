@@ -8,14 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nbgpu.core.errors import SetupError
+from nbgpu.machine.engine_choice import ensure_engine_of
 from nbgpu.machine.files import find_site_file
 from nbgpu.machine.host import Host
 from nbgpu.machine.hub import Hub, Launch
+from nbgpu.machine.notebook import notebook_python
 from nbgpu.machine.processes import check_port, end_hub, forget_lost_proxy, only_hub
 from nbgpu.machine.proxy import default_cache, ensure_proxy
-from nbgpu.machine.steps import set_up, steps
 from nbgpu.settings import Settings, load
 from nbgpu.wiring.deployment import DATA_VARIABLE, open_deployment
+from nbgpu.wiring.local import PYTHON_VARIABLE
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Say = Callable[[str], None]
@@ -34,7 +36,8 @@ def serve(data: Path, *, port: int, config: Path | None, say: Say) -> None:
         forget_lost_proxy(deployment)
         check_port(settings.hub.address, port)
         host = Host()
-        set_up(steps(host))
+        if ensure_engine_of(deployment, settings, host, say) == "local":
+            os.environ[PYTHON_VARIABLE] = str(notebook_python(default_cache()))
         launch = Launch(
             deployment=deployment,
             address=settings.hub.address,

@@ -3,7 +3,9 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import docker
@@ -13,6 +15,7 @@ from requests.exceptions import RequestException
 from nbgpu.core.errors import EngineUnavailable, SetupError
 from nbgpu.machine.processes import end_hub
 from nbgpu.wiring.deployment import DEPLOYMENT_LABEL, Deployment, open_deployment
+from nbgpu.wiring.local import homes_folder, open_sessions, recorded_engine
 
 GRACE_SECONDS = 10  # for a notebook to save and end
 Say = Callable[[str], None]
@@ -27,6 +30,9 @@ def take_down(deployment: Deployment, say: Say) -> None:
     """End the hub and the notebooks, remove the network; home volumes and the data folder stay."""
     pid = end_hub(deployment)
     say(f"Hub: ended (process {pid})" if pid else "Hub: was not running")
+    if recorded_engine(deployment) == "local":
+        say(f"Notebooks: {_end_processes(deployment)} ended")
+        return
     with _engine() as client:
         filters = {"label": f"{DEPLOYMENT_LABEL}={deployment.prefix}"}
         containers = client.containers.list(all=True, filters=filters, ignore_removed=True)
@@ -45,14 +51,33 @@ def purge(deployment: Deployment, say: Say) -> None:
     """Take down, then delete home volumes and the data folder. SetupError where the folder holds more than ours."""
     check_deletable(deployment.data)
     take_down(deployment, say)
-    with _engine() as client:
-        volumes = home_volumes(client, deployment)
-        for volume in volumes:
-            with suppress(NotFound):
-                volume.remove(force=True)
-        say(f"Home volumes: {len(volumes)} deleted")
+    if recorded_engine(deployment) == "local":
+        say(f"Homes: {_unlock(homes_folder(deployment))} deleted")
+    else:
+        with _engine() as client:
+            volumes = home_volumes(client, deployment)
+            for volume in volumes:
+                with suppress(NotFound):
+                    volume.remove(force=True)
+            say(f"Home volumes: {len(volumes)} deleted")
     shutil.rmtree(deployment.data)
     say(f"Data folder: {deployment.data} deleted")
+
+
+def _end_processes(deployment: Deployment) -> int:
+    """End all sessions that are processes, side by side; return how many there were. Raises EngineError."""
+    sessions = open_sessions(deployment)
+    found = [each.id for each in sessions.containers()]
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        list(pool.map(partial(sessions.end, grace=GRACE_SECONDS), found))
+    return len(found)
+
+
+def _unlock(homes: Path) -> int:
+    """Let folders be deleted that a program left read-only; return how many homes there are."""
+    for folder, _, _ in os.walk(homes):
+        Path(folder).chmod(0o700)
+    return len(list(homes.iterdir())) if homes.exists() else 0
 
 
 def home_volumes(client: docker.DockerClient, deployment: Deployment) -> list[docker.models.volumes.Volume]:

@@ -68,8 +68,14 @@ class HubSettings(Section):
 
 
 class EngineSettings(Section):
-    """How Docker is asked."""
+    """What runs the servers, and how it is asked."""
 
+    kind: Literal["auto", "docker", "local"] = Field(
+        "auto",
+        description='"docker": containers; "local": processes of the hub\'s own account, with no walls between them, '
+        'for one person on loopback; "auto": Docker where it is or can be brought, else local. A data folder keeps '
+        "its engine.",
+    )
     calls: int = Field(8, ge=1, le=64, description="Docker calls at one time.")
     starts: int = Field(4, ge=1, le=256, description="Servers that boot at one time; the others wait with their place.")
     call_timeout: Span = Field(timedelta(seconds=30), description="Time limit of one Docker call.")

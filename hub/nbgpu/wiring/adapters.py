@@ -1,8 +1,11 @@
 """Build the adapters of one deployment from its settings: for the hub and for the `nbgpu` command alike."""
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 
 import docker
 from docker import DockerClient
@@ -11,24 +14,25 @@ from sqlalchemy import Engine
 
 from nbgpu.core.errors import EngineUnavailable
 from nbgpu.core.menu import Menu
-from nbgpu.core.ports import Inventory
-from nbgpu.images.built import describe_built, find_image_id
+from nbgpu.core.ports import Fleet, Inventory
 from nbgpu.images.catalog import Catalog, load_catalog
-from nbgpu.images.manifest import Image
 from nbgpu.nvml import open_inventory
 from nbgpu.nvml.open import Mode
+from nbgpu.nvml.simulator.process_view import show_devices
 from nbgpu.nvml.simulator.state import SimulatedDriver
 from nbgpu.settings import Settings
-from nbgpu.spawner.cards import ImageView
-from nbgpu.spawner.desk import Desk
+from nbgpu.spawner.desk import Desk, ImageShelf
 from nbgpu.spawner.device_access import DeviceAccess, SimulatedAccess, ToolkitAccess
 from nbgpu.spawner.fleet import DockerFleet
+from nbgpu.spawner.local_devices import ProcessAccess
 from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
 from nbgpu.telemetry.hub_api import HubApi
 from nbgpu.telemetry.reconciler import Reconciler
 from nbgpu.wiring.deployment import Deployment
+from nbgpu.wiring.local import PYTHON_VARIABLE, engine_of, hub_port, open_sessions
 from nbgpu.wiring.network import ensure_network
+from nbgpu.wiring.shelf import DockerShelf, LocalShelf
 
 HUB_API_PORT = 8081  # on the gateway of the deployment's own network
 RECONCILER_TOKEN = "reconciler-token"  # noqa: S105 - the name of the file that keeps it
@@ -74,15 +78,34 @@ class Adapters:
 
     @cached_property
     def hub_url(self) -> str:
-        """Where the hub listens for servers: on their network's gateway."""
+        """Where the hub listens for servers: on their network's gateway, or on loopback."""
+        if self.is_local:
+            return f"http://127.0.0.1:{hub_port(self.deployment)}"
         return f"http://{ensure_network(self.docker, self.deployment)}:{HUB_API_PORT}"
+
+    @cached_property
+    def is_local(self) -> bool:
+        """Whether servers are processes of this account."""
+        return engine_of(self.deployment, self.settings) == "local"
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """What runs of this deployment."""
+        return open_sessions(self.deployment) if self.is_local else DockerFleet(self.docker.api, self.deployment.prefix)
+
+    @cached_property
+    def images(self) -> ImageShelf:
+        """The images that servers can start with."""
+        if self.is_local:
+            return LocalShelf(self.catalog, Path(os.environ.get(PYTHON_VARIABLE, sys.executable)))
+        return DockerShelf(self.docker, self.catalog)
 
     @cached_property
     def reconciler(self) -> Reconciler:
         """The reconciler, with a token that may only list and start servers."""
         return Reconciler(
             leases=self.leases,
-            fleet=DockerFleet(self.docker.api, self.deployment.prefix),
+            fleet=self.fleet,
             hub=HubApi(f"{self.hub_url}/hub/api", self.deployment.secret(RECONCILER_TOKEN)),
             audit=self.audit,
         )
@@ -95,10 +118,12 @@ class Adapters:
 
     @cached_property
     def access(self) -> DeviceAccess:
-        """The way devices get into containers, which goes with the driver."""
+        """The way devices get to servers, which goes with the driver and the engine."""
         if not self.inventory.snapshot().simulated:
-            return ToolkitAccess()
+            return ProcessAccess() if self.is_local else ToolkitAccess()
         driver = SimulatedDriver(self.deployment.simulator_root)
+        if self.is_local:
+            return ProcessAccess(partial(show_devices, driver))
 
         def mounts(device_uuids: Sequence[str]) -> dict[str, str]:
             return {str(host): str(inside) for host, inside in driver.mounts(tuple(device_uuids)).items()}
@@ -118,41 +143,8 @@ class Adapters:
             homes=SqlHomes(self.database),
             inventory=self.inventory,
             access=self.access,
-            images=DockerShelf(self.docker, self.catalog),
+            images=self.images,
             currency=self.settings.billing.currency,
             turnstile=Turnstile(self.settings.engine.starts),
             on_doubt=on_doubt,
         )
-
-
-class DockerShelf:
-    """The catalogue's images in the engine."""
-
-    def __init__(self, client: DockerClient, catalog: Catalog) -> None:
-        self._client = client
-        self._catalog = catalog
-
-    def find_id(self, slug: str) -> str | None:
-        """Return the id to start an image from, None when it is not built."""
-        return find_image_id(self._client, slug)
-
-    def views(self) -> tuple[ImageView, ...]:
-        """Return all images as people read them: what is built by its labels, the rest by the catalogue."""
-        return tuple(self._view(image) for image in self._catalog)
-
-    def _view(self, image: Image) -> ImageView:
-        built = describe_built(self._client, image)
-        return ImageView(
-            slug=image.slug,
-            display_name=image.display_name,
-            detail=describe_versions(built or image),
-            built=built is not None,
-        )
-
-
-def describe_versions(image: Image) -> str:
-    """Return the versions a person chooses by: "Python 3.11, torch 2.13.0, CUDA 13.0"."""
-    parts = [f"Python {image.python}", *(f"{name} {version}" for name, version in image.frameworks.items())]
-    parts += [f"CUDA {image.cuda}"] if image.cuda else []
-    parts += [f"cuDNN {image.cudnn}"] if image.cudnn else []
-    return ", ".join(parts)

@@ -38,15 +38,19 @@ def _configure_demo(c: Config, settings: Settings, deployment: Deployment) -> No
 
 def check_demo_address(address: str) -> None:
     """Refuse to serve the demo login to a network: everybody shares its password."""
-    try:
-        loopback = address == "localhost" or ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not is_loopback(address):
         raise SettingsError(
             f'nbgpu.toml: hub: address = "{address}": the demo login is for loopback (127.0.0.1) only. '
             'Set class in [auth] to a real authenticator, like "github" or "pam", to serve on a network.'
         )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is reached from this machine alone."""
+    try:
+        return address == "localhost" or ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def find_authenticator(auth: AuthSettings) -> type[Any]:

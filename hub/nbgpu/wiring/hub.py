@@ -14,11 +14,13 @@ import nbgpu.spawner
 from nbgpu.core.errors import NbgpuError
 from nbgpu.settings import Settings, load
 from nbgpu.spawner.docker import GPUDockerSpawner
+from nbgpu.spawner.local import LocalSpawner
 from nbgpu.store import hold_hub_lock
 from nbgpu.telemetry.reconciler import ReconcileLoop, Reconciler
 from nbgpu.wiring.adapters import RECONCILER_TOKEN, Adapters
 from nbgpu.wiring.authenticator import configure_auth
 from nbgpu.wiring.deployment import Deployment, open_deployment
+from nbgpu.wiring.local import PYTHON_VARIABLE, check_local_address, ensure_hub_port, homes_folder, open_sessions
 
 SCRIPTS = "nbgpu-scripts"  # the service that the admin token for scripts belongs to
 RECONCILER = "nbgpu-reconciler"
@@ -34,6 +36,9 @@ def configure(c: Config) -> None:
     """
     try:
         adapters = open_adapters()
+        if adapters.is_local:
+            check_local_address(adapters.settings.hub.address)
+            ensure_hub_port(adapters.deployment)
         _HELD.append(hold_hub_lock(adapters.database))
         _configure_hub(c, adapters.deployment, adapters.settings)
         _configure_proxy(c, adapters.deployment)
@@ -106,11 +111,28 @@ def start_reconciler(reconciler: Reconciler) -> Callable[[str], None]:
 
 
 def _configure_spawner(c: Config, adapters: Adapters, on_doubt: Callable[[str], None]) -> None:
-    engine, hub = adapters.settings.engine, adapters.settings.hub
     desk = adapters.build_desk(on_doubt)
-    c.JupyterHub.spawner_class = GPUDockerSpawner
     c.JupyterHub.hub_bind_url = adapters.hub_url
-    c.GPUDockerSpawner.get_desk = lambda: desk
+    c.FlavoredSpawner.get_desk = lambda: desk
+    c.FlavoredSpawner.launch_timeout = adapters.settings.hub.start_timeout.total_seconds()
+    if adapters.is_local:
+        _configure_local(c, adapters)
+    else:
+        _configure_docker(c, adapters)
+
+
+def _configure_local(c: Config, adapters: Adapters) -> None:
+    c.JupyterHub.spawner_class = LocalSpawner
+    c.LocalSpawner.prefix = adapters.deployment.prefix
+    c.LocalSpawner.folder = str(open_sessions(adapters.deployment).folder)
+    c.LocalSpawner.homes = str(homes_folder(adapters.deployment))
+    c.LocalSpawner.python = os.environ.get(PYTHON_VARIABLE, sys.executable)
+    c.LocalSpawner.stop_timeout = adapters.settings.engine.stop_timeout.total_seconds()
+
+
+def _configure_docker(c: Config, adapters: Adapters) -> None:
+    engine = adapters.settings.engine
+    c.JupyterHub.spawner_class = GPUDockerSpawner
     c.GPUDockerSpawner.prefix = adapters.deployment.prefix
     c.GPUDockerSpawner.network_name = adapters.deployment.network
     c.GPUDockerSpawner.calls = engine.calls
@@ -119,9 +141,11 @@ def _configure_spawner(c: Config, adapters: Adapters, on_doubt: Callable[[str], 
         "timeout": engine.call_timeout.total_seconds(),
         "max_pool_size": engine.calls,
     }
-    c.GPUDockerSpawner.launch_timeout = hub.start_timeout.total_seconds()
 
 
 def _configure_pages(c: Config, adapters: Adapters) -> None:
     c.JupyterHub.template_paths = [str(Path(nbgpu.spawner.__file__).parent / "templates")]
-    c.JupyterHub.template_vars = {"nbgpu_simulated": adapters.inventory.snapshot().simulated}
+    c.JupyterHub.template_vars = {
+        "nbgpu_simulated": adapters.inventory.snapshot().simulated,
+        "nbgpu_local": adapters.is_local,
+    }

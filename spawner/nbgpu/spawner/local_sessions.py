@@ -1,0 +1,194 @@
+"""The sessions of one deployment that run as processes: where they are written down, whether they live, their end.
+
+Each server has a record, `servers/<server slug>.json`, that its keeper writes (see local_keeper.py). A record alone
+proves nothing: a process counts only if its environment names this deployment and the session.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbgpu.core.errors import EngineError, EngineUnavailable
+from nbgpu.core.reconcile import ContainerFact
+from nbgpu.spawner.local_processes import processes_with, read_environment, start_ticks
+
+DEPLOYMENT_VARIABLE = "NBGPU_DEPLOYMENT"
+SESSION_VARIABLE = "NBGPU_SESSION_ID"
+SERVER_VARIABLE = "NBGPU_SERVER"  # the server's slug
+
+LOG_BYTES = 1_000_000  # a file; two are kept
+KILL_SECONDS = 5.0  # for the kernel to take away what was killed
+_START_SECONDS = 20
+_INTERVAL = 0.05
+_KEEPER = Path(__file__).with_name("local_keeper.py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What the keeper wrote down of its server."""
+
+    session_id: str
+    server: str
+    port: int
+    pid: int  # the keeper's
+    ticks: int  # its start, in clock ticks since boot
+    started_at: float  # seconds since 1970
+    exit_code: int | None = None  # of the server; negative for a signal
+
+
+class Sessions:
+    """Starts, finds and ends sessions. Every method blocks: use a thread. Also the reconciler's `Fleet`."""
+
+    def __init__(self, folder: Path, deployment: str, *, grace: float = 0) -> None:
+        """Take the folder of the records and what identifies the deployment; `end` waits `grace` seconds by itself."""
+        self.folder = folder
+        self._deployment = deployment
+        self._grace = grace
+
+    def record_path(self, server: str) -> Path:
+        """Return where the record of a server (its slug) is."""
+        return self.folder / f"{server}.json"
+
+    def log_path(self, server: str) -> Path:
+        """Return where the output of a server (its slug) is."""
+        return self.folder / f"{server}.log"
+
+    # Start
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        home: Path,
+        port: int,
+        cores: Sequence[int],
+    ) -> Record:
+        """Start a server; its record is written when this returns. Raises EngineError."""
+        server = environment[SERVER_VARIABLE]
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        identity = {"session_id": environment[SESSION_VARIABLE], "server": server, "port": port}
+        paths = {"record": str(self.record_path(server)), "log": str(self.log_path(server))}
+        spec = json.dumps({**paths, "log_bytes": LOG_BYTES, "cores": list(cores), "identity": identity})
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", str(_KEEPER), spec, *command],
+                env={**environment, DEPLOYMENT_VARIABLE: self._deployment},
+                cwd=home,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_START_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EngineError(f"The server's process could not be started: {error}.") from error
+        record = self.read(server)
+        if done.returncode or record is None:
+            raise EngineError(f"The server's process could not be started: {done.stderr.strip()[-300:]}.")
+        return record
+
+    # Find
+
+    def read(self, server: str) -> Record | None:
+        """Return the record of a server; None without one. Raises EngineUnavailable when it can't be read."""
+        return _read(self.record_path(server))
+
+    def records(self) -> tuple[Record, ...]:
+        """Return all records. Raises EngineUnavailable."""
+        found = (_read(path) for path in sorted(self.folder.glob("*.json")))
+        return tuple(record for record in found if record is not None)
+
+    def is_alive(self, record: Record) -> bool:
+        """Whether the record's keeper runs: the process id, its start and its variables must all agree."""
+        if start_ticks(record.pid) != record.ticks:
+            return False
+        return self._is_ours(read_environment(record.pid), record.session_id)
+
+    def _is_ours(self, environment: Mapping[str, str], session_id: str) -> bool:
+        found = environment.get(DEPLOYMENT_VARIABLE), environment.get(SESSION_VARIABLE)
+        return found == (self._deployment, session_id)
+
+    def read_variable(self, record: Record, name: str) -> str | None:
+        """Return a variable that the server was started with."""
+        return read_environment(record.pid).get(name)
+
+    def processes(self) -> dict[str, list[int]]:
+        """Return the running processes of each session that has any."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for pid, environment in processes_with(DEPLOYMENT_VARIABLE, self._deployment):
+            if session_id := environment.get(SESSION_VARIABLE):
+                found[session_id].append(pid)
+        return dict(found)
+
+    def containers(self) -> tuple[ContainerFact, ...]:
+        """Return all sessions that have a record or a process. Raises EngineUnavailable."""
+        records = {record.session_id: record for record in self.records()}
+        alive = {each for each, record in records.items() if self.is_alive(record)}
+        lost = {each for each in self.processes() if each not in records}  # their record was deleted
+        return tuple(
+            ContainerFact(id=each, session_id=each, running=each in alive | lost) for each in {*records, *lost}
+        )
+
+    def of_server(self, server: str) -> set[str]:
+        """Return all sessions of a server (its slug) that have a record or a process."""
+        record = self.read(server)
+        found = {record.session_id} if record is not None else set()
+        for _, environment in processes_with(DEPLOYMENT_VARIABLE, self._deployment):
+            if environment.get(SERVER_VARIABLE) == server and SESSION_VARIABLE in environment:
+                found.add(environment[SESSION_VARIABLE])
+        return found
+
+    # End
+
+    def end(self, session_id: str, *, grace: float | None = None) -> None:
+        """End a session and all it started, and see it gone. Idempotent. Raises EngineError.
+
+        The server has `grace` seconds to end by itself; then everything of the session is killed.
+        """
+        record = next((each for each in self.records() if each.session_id == session_id), None)
+        seconds = self._grace if grace is None else grace
+        if record is not None and seconds > 0:
+            self._ask_to_end(record, seconds)
+        self._kill(session_id)
+        if record is not None:
+            self.record_path(record.server).unlink(missing_ok=True)
+
+    def _ask_to_end(self, record: Record, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        if self.is_alive(record):
+            _signal(record.pid, signal.SIGTERM)
+        while self.is_alive(record) and time.monotonic() < deadline:
+            time.sleep(_INTERVAL)
+
+    def _kill(self, session_id: str) -> None:
+        deadline = time.monotonic() + KILL_SECONDS
+        while pids := self.processes().get(session_id):
+            if time.monotonic() > deadline:
+                raise EngineError(f"Processes {pids} of session {session_id} can't be ended; try again in a minute.")
+            for pid in pids:
+                _signal(pid, signal.SIGKILL)
+            time.sleep(_INTERVAL)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it ended meanwhile: that is what we want
+        os.kill(pid, number)
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        return Record(**json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise EngineUnavailable(f"{path} can't be read, so nothing is known of its server: {error}") from error
