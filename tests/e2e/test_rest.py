@@ -16,7 +16,7 @@ def user(shared_hub):
 REFUSALS = [
     ({"profile": "nope"}, 400, "There is no flavor “nope”. You may take: cpu, mig-1g"),
     ({"profile": "cpu", "gpus": "8"}, 400, "Unknown server option “gpus”"),
-    ({"image": "nvidia/cuda:latest"}, 400, "“No GPU” has no image “nvidia/cuda:latest”"),
+    ({"image": "nvidia/cuda:latest"}, 400, "“CPU only” has no image “nvidia/cuda:latest”"),
     ({"profile": 7}, 400, "must be one text; got int"),
     ({"profile": ["cpu", "a100"]}, 400, "must be one text; got list"),
     ({"profile": "x" * 65}, 400, "must be a slug of the menu"),

@@ -30,7 +30,7 @@ def read_page(session):
 
 
 FREE = {
-    "cpu": ("No GPU", "0.02 USD per hour", None, "2 CPU cores, 2 GiB RAM", "No GPU is visible.", None),
+    "cpu": ("CPU only", "0.02 USD per hour", None, "2 CPU cores, 2 GiB RAM", "No GPU is visible.", None),
     "mig-1g": (
         "Small GPU slice",
         "0.45 USD per hour",
@@ -105,7 +105,7 @@ def test_taken_up_is_shown_refused_and_free_again(hub):
 
     answer = hub.start_server(loser, profile="a100")
     assert answer.status_code == 503
-    assert answer.json()["message"].startswith("No “One A100” can start now: All are in use. Free instead: “No GPU”, ")
+    assert answer.json()["message"].startswith("No “One A100” can start now: All are in use. Free instead: “CPU only”, ")
     assert "“Small GPU slice” (3)" in answer.json()["message"]
     assert [lease.server.username for lease in hub.leases()] == [winner]
 

@@ -15,6 +15,7 @@ from nbgpu.settings.schema import (
     EngineSettings,
     FlavorSettings,
     GpuSettings,
+    HomeSettings,
     HubSettings,
 )
 
@@ -99,6 +100,7 @@ SECTIONS = {
     "auth": AuthSettings,
     "engine": EngineSettings,
     "gpus": GpuSettings,
+    "homes": HomeSettings,
     "database": DatabaseSettings,
     "billing": BillingSettings,
     "flavor": FlavorSettings,

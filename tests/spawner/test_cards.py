@@ -9,7 +9,8 @@ from nbgpu.core.devices import Device, InventorySnapshot
 from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.leases import Lease, LeaseState, ServerRef
 from nbgpu.core.placement import Allocation, Slot
-from nbgpu.spawner.cards import build_card, build_stock, explain_shortage
+from nbgpu.spawner.cards import build_card
+from nbgpu.spawner.stock import build_stock, explain_shortage
 from support.site import make_flavor
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -53,13 +54,14 @@ def lease(flavor: str, *slots: Slot) -> Lease:
     ],
 )
 def test_a_card_says_which_device(flavor, device):
-    assert build_card(flavor, MACHINE, [], "USD").device == device
+    assert str(build_card(flavor, MACHINE, [], currency="USD").device or "") == device
 
 
 def test_a_card_says_machine_price_and_limit():
-    card = build_card(CPU, MACHINE, [], "CNY")
-    assert (card.machine, card.price, card.time_limit) == ("2 CPU cores, 1 GiB RAM", "0.60 CNY per hour", "12 h")
-    assert "Not isolated: up to 4 people" in build_card(SHARED, MACHINE, [], "USD").isolation
+    card = build_card(CPU, MACHINE, [], currency="CNY")
+    assert (str(card.machine), str(card.price)) == ("2 CPU cores, 1 GiB RAM", "0.60 CNY per hour")
+    assert card.time_limit == timedelta(hours=12)
+    assert "Not isolated: up to 4 people" in str(build_card(SHARED, MACHINE, [], currency="USD").isolation)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_a_card_says_machine_price_and_limit():
     ],
 )
 def test_a_card_counts_what_is_free(flavor, leases, text):
-    assert build_card(flavor, MACHINE, leases, "USD").stock_text == text
+    assert str(build_card(flavor, MACHINE, leases, currency="USD").stock_text or "") == text
 
 
 @pytest.mark.parametrize(
@@ -99,16 +101,42 @@ def test_a_card_counts_what_is_free(flavor, leases, text):
 )
 def test_what_cant_be_had_says_why(flavor, machine, problem):
     stock = build_stock(flavor, machine, [])
-    assert (stock.problem, stock.available) == (problem, problem is None)
+    assert (str(stock.problem) if stock.problem else None, stock.available) == (problem, problem is None)
+    assert (stock.remedy is None) == stock.available, "what can't be had says what would change that"
 
 
 def test_a_shortage_offers_what_is_free():
     leases = [lease("one", Slot("GPU-0"))]
     text = explain_shortage(ONE, [ONE, SHARED, CPU], MACHINE, leases)
-    assert text == (
+    assert str(text) == (
         "No “One A100” can start now: All are in use. Free instead: “SHARED” (4), “CPU”. Or try again later."
     )
-    assert "Nothing else is free" in explain_shortage(ONE, [ONE], MACHINE, leases)
+    assert "Nothing else is free" in str(explain_shortage(ONE, [ONE], MACHINE, leases))
+
+
+@pytest.mark.parametrize(
+    ("limits", "leases", "free_at"),
+    [
+        ({"one": timedelta(hours=2)}, [lease("one", Slot("GPU-0"))], NOW + timedelta(hours=2)),
+        ({"one": None}, [lease("one", Slot("GPU-0"))], None),
+        ({"one": timedelta(hours=2)}, [], None),
+        # Four quarters, of which the first to reach its limit is enough.
+        (
+            {"short": timedelta(hours=1), "long": timedelta(hours=9)},
+            [lease(name, Slot("GPU-1", number, 4)) for number, name in enumerate(("long", "short", "long", "long"))],
+            NOW + timedelta(hours=1),
+        ),
+        # One A100 that was cut up: free only when the last slot is.
+        (
+            {"short": timedelta(hours=1), "long": timedelta(hours=9)},
+            [lease("short", Slot("GPU-0", 0, 2)), lease("long", Slot("GPU-0", 1, 2))],
+            NOW + timedelta(hours=9),
+        ),
+    ],
+)
+def test_what_is_in_use_says_when_a_time_limit_frees_it(limits, leases, free_at):
+    flavor = SHARED if any(slot.device_uuid == "GPU-1" for each in leases for slot in each.allocation.slots) else ONE
+    assert build_stock(flavor, MACHINE, leases, limits).free_at == free_at
 
 
 async def read_form(site, user: str = "ann") -> BeautifulSoup:

@@ -88,8 +88,19 @@ def test_a_home_keeps_the_name_it_was_first_given(engine):
     homes = SqlHomes(engine)
     assert homes.ensure("ann", "home-ann") == "home-ann"
     assert homes.ensure("ann", "another-rule-ann") == "home-ann"
-    with pytest.raises(StoreError, match="another user's already"):
-        homes.ensure("bob", "home-ann")
+    assert homes.ensure("bob", "home-ann") == "home-ann-2", "nobody gets somebody else's"
+
+
+def test_an_archived_home_is_never_given_out_again(engine):
+    homes = SqlHomes(engine)
+    homes.ensure("stu-01", "home-stu-01")
+    assert homes.archive("stu-01") == "home-stu-01"
+    assert homes.archive("stu-01") is None
+    assert homes.ensure("stu-01", "home-stu-01") == "home-stu-01-2"
+    assert [(home.volume, home.archived_at is None) for home in homes.all()] == [
+        ("home-stu-01-2", True),
+        ("home-stu-01", False),
+    ]
 
 
 def test_the_audit_log_gives_the_newest_first_and_cuts_texts(engine):

@@ -56,6 +56,11 @@ class FakeDockerClient:
         self.volumes.setdefault(name, labels or {})
         return {"Name": name, "Labels": self.volumes[name]}
 
+    def remove_volume(self, name: str) -> None:
+        self.before("remove_volume")
+        if self.volumes.pop(name, None) is None:
+            self._fail(404, f"get {name}: no such volume")
+
     def create_container(self, image: str, name: str, **kwargs: Any) -> dict[str, Any]:
         self.before("create_container")
         with self._lock:

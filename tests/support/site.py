@@ -13,10 +13,11 @@ from nbgpu.core.flavors import Flavor, FlavorKind
 from nbgpu.core.menu import Menu
 from nbgpu.spawner.cards import ImageView
 from nbgpu.spawner.desk import Desk
-from nbgpu.spawner.device_access import ToolkitAccess
+from nbgpu.spawner.device_access import DeviceAccess, ToolkitAccess
 from nbgpu.spawner.docker import GPUDockerSpawner
+from nbgpu.spawner.flavored import FlavoredSpawner
 from nbgpu.spawner.turnstile import Turnstile
-from nbgpu.store import SqlHomes, SqlLeaseStore, open_database
+from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
 from support.fake_docker import FakeDockerClient
 from support.users import Users
 
@@ -98,8 +99,18 @@ class Site:
             self.docker.close()
 
 
-def build_site(folder: Path, client: Any, *, gpus: int, prefix: str = PREFIX, **config: object) -> Site:
-    """Return a site with that many GPUs on an engine's client; `config` is the spawner's."""
+def build_site(
+    folder: Path,
+    client: Any,
+    /,
+    *,
+    gpus: int,
+    prefix: str = PREFIX,
+    spawner: type[FlavoredSpawner] = GPUDockerSpawner,
+    access: DeviceAccess | None = None,
+    **config: object,
+) -> Site:
+    """Return a site with that many GPUs on an engine's client (None: the spawner needs none); `config` is its own."""
     devices = tuple(
         Device(uuid=f"GPU-{number}", index=number, name="NVIDIA A100", memory_total=80 * 2**30)
         for number in range(gpus)
@@ -111,18 +122,19 @@ def build_site(folder: Path, client: Any, *, gpus: int, prefix: str = PREFIX, **
         menu=Menu(FLAVORS),
         leases=leases,
         homes=SqlHomes(engine),
+        audit=SqlAuditLog(engine),
         inventory=inventory,
-        access=ToolkitAccess(),
+        access=access or ToolkitAccess(),
         images=shelf,
         currency="USD",
         turnstile=Turnstile(8),
     )
-    defaults = {"get_desk": lambda: desk, "prefix": prefix, "network_name": "net", "launch_timeout": 20, "port": 8888}
+    defaults = {"get_desk": lambda: desk, "prefix": prefix, "launch_timeout": 20}
     c = Config()
-    c.GPUDockerSpawner = Config(defaults | config)
+    c[spawner.__name__] = Config(defaults | ({"network_name": "net", "port": 8888} if client else {}) | config)
 
     # A class of its own: DockerSpawner keeps its client and threads on the class.
-    spawner_class = type("GPUDockerSpawner", (GPUDockerSpawner,), {"_client": client, "_pool": None})
+    spawner_class = type(spawner.__name__, (spawner,), {"_client": client, "_pool": None})
     return Site(Users(spawner_class, c), client, leases, inventory, shelf, desk)
 
 

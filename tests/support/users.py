@@ -9,13 +9,13 @@ from jupyterhub.objects import Hub
 from jupyterhub.user import User, UserDict
 from traitlets.config import Config
 
-from nbgpu.spawner.docker import GPUDockerSpawner
+from nbgpu.spawner.flavored import FlavoredSpawner
 
 
 class Users:
     """Makes users by name in a database in memory; each has real spawners of the class under test."""
 
-    def __init__(self, spawner_class: type[GPUDockerSpawner], config: Config) -> None:
+    def __init__(self, spawner_class: type[FlavoredSpawner], config: Config) -> None:
         self.db = orm.new_session_factory("sqlite:///:memory:")()
         self._make_defaults()
         self._settings: dict[str, Any] = {

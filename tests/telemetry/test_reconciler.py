@@ -59,7 +59,9 @@ def audit(site) -> SqlAuditLog:
 
 @pytest.fixture
 def reconciler(site, hub, audit) -> Reconciler:
-    return Reconciler(leases=site.leases, fleet=DockerFleet(site.docker, PREFIX), hub=hub, audit=audit)
+    return Reconciler(
+        leases=site.leases, fleet=DockerFleet(site.docker, PREFIX), hub=hub, audit=audit, inventory=site.inventory
+    )
 
 
 async def run_server(site, name: str = "ann", profile: str = "one") -> str:
@@ -186,14 +188,41 @@ async def test_a_doubtful_session_is_mended_as_soon_as_the_engine_answers(site, 
         await task
 
 
-async def test_the_loop_survives_a_surprise(site, hub, reconciler, caplog):
+async def test_the_loop_survives_a_surprise(site, hub, reconciler, monkeypatch):
+    logged: list[str] = []
+    monkeypatch.setattr("nbgpu.telemetry.reconciler.log.exception", lambda text, *args: logged.append(text % args))
     hub.fault = ZeroDivisionError("surprise")
     loop = ReconcileLoop(reconciler, period=3600)
     session = await run_server(site)
     task = asyncio.ensure_future(loop.run())
-    await until(lambda: "surprise" in caplog.text)
+    await until(lambda: logged)
     hub.fault = None
     await until(lambda: hub.started == [session])
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.case(31)
+async def test_a_device_that_vanished_leaves_its_lease_after_two_looks(site, hub, reconciler, audit):
+    """MIG instances are gone after a reboot; their lease must not hold the UUID for ever."""
+    session = await run_server(site, profile="two")
+    hub.known = [HubServer(ServerRef("ann"), session, pending=False)]
+    devices, site.inventory.devices = site.inventory.devices, site.inventory.devices[:1]
+    assert reconciler.drop_vanished() == ()
+    site.inventory.devices = devices
+    assert reconciler.drop_vanished() == (), "it came back: a glitch"
+    site.inventory.devices = devices[:1]
+    assert reconciler.drop_vanished() == ()
+    assert reconciler.drop_vanished() == ((session, "GPU-1"),)
+    (lease,) = site.leases.open_leases()
+    assert lease.allocation.device_uuids == ("GPU-0",)
+    assert reconciler.drop_vanished() == ()
+    assert [row.action for row in audit.latest()] == ["lease.device_gone"]
+
+
+async def test_a_driver_that_cant_be_asked_has_lost_nothing(site, hub, reconciler):
+    await run_server(site)
+    site.inventory.problem = "The NVIDIA driver does not answer."
+    assert [reconciler.drop_vanished() for _ in range(3)] == [(), (), ()]
+    assert len(site.leases.open_leases()[0].allocation.slots) == 1

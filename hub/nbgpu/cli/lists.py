@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +11,12 @@ import typer
 
 from nbgpu.cli.output import JsonOption, print_json, print_table, show, to_plain
 from nbgpu.cli.setup import DEFAULT_DATA, DataOption
+from nbgpu.core.units import render_span
 
 if TYPE_CHECKING:
     from nbgpu.core.devices import Device, UsageSample
     from nbgpu.core.leases import Lease
+    from nbgpu.spawner.cards import Card
     from nbgpu.wiring.adapters import Adapters
 
 ConfigOption = Annotated[
@@ -49,9 +51,10 @@ def flavors(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_
 
     site = open_site(data, config)
     snapshot, leases = site.inventory.snapshot(), site.leases.open_leases()
-    cards = [build_card(flavor, snapshot, leases, site.settings.billing.currency) for flavor in site.menu.flavors]
+    currency = site.settings.billing.currency
+    cards = [build_card(flavor, snapshot, leases, currency=currency) for flavor in site.menu.flavors]
     if as_json:
-        print_json([asdict(card) for card in cards])
+        print_json([_plain_card(card) for card in cards])
         return
     print_table(
         ["Flavor", "Name", "Kind", "Devices", "Machine", "Price", "Free"],
@@ -60,10 +63,10 @@ def flavors(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_
                 card.slug,
                 card.title,
                 card.kind,
-                card.device or "none",
-                card.machine,
-                card.price,
-                card.stock_text or "no limit" if card.stock.available else card.stock.problem or "",
+                str(card.device or "none"),
+                str(card.machine),
+                str(card.price),
+                str(card.stock.problem or card.stock_text or "no limit"),
             ]
             for card in cards
         ],
@@ -146,6 +149,16 @@ def _row_of_gpu(device: "Device", sample: "UsageSample | None", holders: list[st
 def _plain_gpu(device: "Device", sample: "UsageSample | None", holders: dict[str, list[str]]) -> dict[str, Any]:
     usage = to_plain(asdict(sample)) if sample else None
     return to_plain(asdict(device), usage=usage, held_by=holders[device.uuid])
+
+
+def _plain_card(card: "Card") -> dict[str, Any]:
+    limit = render_span(card.time_limit) if card.time_limit else None
+    return _shallow(card) | {"stock": _shallow(card.stock), "time_limit": limit}
+
+
+def _shallow(record: Any) -> dict[str, Any]:
+    """A dataclass as a dict, its fields as they are: texts print as English."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def _plain_lease(lease: "Lease") -> dict[str, Any]:

@@ -26,6 +26,11 @@ Every message is one or two plain sentences: what was asked, what was found, wha
 class NbgpuError(Exception):
     """Base of all errors raised on purpose; its text may be shown to a person."""
 
+    @property
+    def text(self) -> object:
+        """What was found wrong: a `Text` that a page can put into the reader's language, or an English sentence."""
+        return self.args[0] if self.args else ""
+
 
 class SettingsError(NbgpuError):
     """The settings file can't be used."""

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 from nbgpu.core.errors import InvalidOptions, NotAllowed
 from nbgpu.core.flavors import Flavor
+from nbgpu.core.texts import Text, enumerate_texts
 
 FLAVOR_KEY = "profile"  # the ecosystem's word: the hub's admin page shows this option
 IMAGE_KEY = "image"
 OPTION_KEYS = frozenset({FLAVOR_KEY, IMAGE_KEY})
 MAX_LENGTH = 64
+_KEYS = Text("“%(first)s” and “%(second)s”", first=IMAGE_KEY, second=FLAVOR_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +55,35 @@ class Menu:
         image = wanted.get(IMAGE_KEY) or flavor.images[0]
         if image not in flavor.images:
             raise InvalidOptions(
-                f"“{flavor.display_name}” has no image “{image}”. It starts with: {', '.join(flavor.images)}."
+                Text(
+                    "“%(flavor)s” has no image “%(image)s”. It starts with: %(images)s.",
+                    flavor=flavor.display_name,
+                    image=image,
+                    images=enumerate_texts(flavor.images),
+                )
             )
         return Choice(flavor, image)
 
     def _choose_flavor(self, slug: str | None, groups: frozenset[str]) -> Flavor:
         eligible = self.eligible(groups)
         if not eligible:
-            raise NotAllowed("No flavor is open to you. Ask an administrator to add you to a group that has one.")
+            raise NotAllowed(Text("No flavor is open to you. Ask an administrator to add you to a group that has one."))
         if not slug:
             return eligible[0]
         flavor = self._by_slug.get(slug)
-        slugs = ", ".join(each.slug for each in eligible)
+        slugs = enumerate_texts(each.slug for each in eligible)
         if flavor is None:
-            raise InvalidOptions(f"There is no flavor “{slug}”. You may take: {slugs}.")
+            raise InvalidOptions(
+                Text("There is no flavor “%(slug)s”. You may take: %(slugs)s.", slug=slug, slugs=slugs)
+            )
         if flavor not in eligible:
             raise NotAllowed(
-                f"“{flavor.display_name}” is open to {', '.join(sorted(flavor.groups))} only. You may take: {slugs}."
+                Text(
+                    "“%(flavor)s” is open to %(groups)s only. You may take: %(slugs)s.",
+                    flavor=flavor.display_name,
+                    groups=enumerate_texts(sorted(flavor.groups)),
+                    slugs=slugs,
+                )
             )
         return flavor
 
@@ -79,10 +93,18 @@ def parse_options(options: object) -> dict[str, str]:
     if options is None:
         return {}
     if not isinstance(options, Mapping):
-        raise InvalidOptions(f"Server options must be an object with {_keys()}; got {type(options).__name__}.")
+        raise InvalidOptions(
+            Text(
+                "Server options must be an object with %(keys)s; got %(type)s.",
+                keys=_KEYS,
+                type=type(options).__name__,
+            )
+        )
     unknown = [key for key in options if key not in OPTION_KEYS]
     if unknown:
-        raise InvalidOptions(f"Unknown server option {_show(unknown[0])}. Allowed: {_keys()}.")
+        raise InvalidOptions(
+            Text("Unknown server option %(key)s. Allowed: %(keys)s.", key=_show(unknown[0]), keys=_KEYS)
+        )
     return {key: _text(key, value) for key, value in options.items()}
 
 
@@ -90,14 +112,14 @@ def _text(key: str, value: object) -> str:
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]  # forms and URLs send each field as a list
     if not isinstance(value, str):
-        raise InvalidOptions(f"Server option “{key}” must be one text; got {type(value).__name__}.")
+        raise InvalidOptions(
+            Text("Server option “%(key)s” must be one text; got %(type)s.", key=key, type=type(value).__name__)
+        )
     if len(value) > MAX_LENGTH or not value.isprintable():
-        raise InvalidOptions(f"Server option “{key}” must be a slug of the menu; got {_show(value)}.")
+        raise InvalidOptions(
+            Text("Server option “%(key)s” must be a slug of the menu; got %(value)s.", key=key, value=_show(value))
+        )
     return value
-
-
-def _keys() -> str:
-    return " and ".join(f"“{key}”" for key in sorted(OPTION_KEYS))
 
 
 def _show(value: object) -> str:

@@ -44,18 +44,27 @@ class LeaseStore(Protocol):
     def release_server(self, server: ServerRef, reason: str) -> int:
         """Give back whatever the server still holds; return how many leases that ended. Idempotent."""
 
+    def drop_device(self, session_id: str, device_uuid: str) -> bool:
+        """Take a device that is gone out of a session's open lease, which goes on; False if it was not in it."""
+
     def open_leases(self) -> tuple[Lease, ...]:
         """Return all leases that are not released, oldest first."""
 
     def find_open(self, session_id: str) -> Lease | None:
         """Return the lease of a session if it is not released."""
 
+    def find_newest(self, server: ServerRef) -> Lease | None:
+        """Return a server's newest lease, released or not; None when it never had one."""
+
 
 class Homes(Protocol):
     """Which home volume is whose."""
 
     def ensure(self, username: str, volume: str) -> str:
-        """Return the user's volume; `volume` is kept as theirs when they have none."""
+        """Return the user's volume; without one `volume` becomes theirs, numbered if somebody had it before."""
+
+    def archive(self, username: str) -> str | None:
+        """Put the user's home aside: nobody gets it again. Return its volume, None when there was none."""
 
 
 class AuditLog(Protocol):

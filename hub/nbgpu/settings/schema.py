@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from nbgpu.core.flavors import Flavor, FlavorKind
+from nbgpu.core.homes import OnDelete
 from nbgpu.core.units import parse_price, parse_size, parse_span
 
 SLUG = r"^[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?$"
@@ -95,6 +96,16 @@ class GpuSettings(Section):
     )
 
 
+class HomeSettings(Section):
+    """What becomes of people's files."""
+
+    on_delete: OnDelete = Field(
+        OnDelete.ARCHIVE,
+        description='When an admin deletes a user: "archive" keeps the home and never gives it to the next person of '
+        'that name, "keep" gives it back to whoever has the name next, "wipe" deletes it.',
+    )
+
+
 class DatabaseSettings(Section):
     """Where leases, sessions and the audit log are kept."""
 
@@ -170,6 +181,7 @@ class Settings(Section):
     auth: AuthSettings = AuthSettings()
     engine: EngineSettings = EngineSettings()
     gpus: GpuSettings = GpuSettings()
+    homes: HomeSettings = HomeSettings()
     database: DatabaseSettings = DatabaseSettings()
     billing: BillingSettings = BillingSettings()
     flavor: list[FlavorSettings] = Field(min_length=1)

@@ -76,6 +76,21 @@ class SqlLeaseStore:
         """Give back whatever the server still holds; return how many leases that ended. Idempotent."""
         return self._release(reason, SessionRow.username == server.username, SessionRow.servername == server.servername)
 
+    def drop_device(self, session_id: str, device_uuid: str) -> bool:
+        """Take a device that is gone out of a session's open lease, which goes on; False if it was not in it."""
+        with Session(self._engine) as db, db.begin():
+            dropped = db.scalars(
+                update(LeaseRow)
+                .where(
+                    LeaseRow.session_id == session_id,
+                    LeaseRow.device_uuid == device_uuid,
+                    LeaseRow.released_at.is_(None),
+                )
+                .values(released_at=self._clock())
+                .returning(LeaseRow.session_id)
+            ).all()
+            return bool(dropped)
+
     def open_leases(self) -> tuple[Lease, ...]:
         """Return all leases that are not released, oldest first."""
         with Session(self._engine) as db:
@@ -92,6 +107,18 @@ class SqlLeaseStore:
         with Session(self._engine) as db:
             row = db.get(SessionRow, session_id, options=[selectinload(SessionRow.slots)])
             return _to_lease(row) if row is not None and row.released_at is None else None
+
+    def find_newest(self, server: ServerRef) -> Lease | None:
+        """Return a server's newest lease, released or not; None when it never had one."""
+        with Session(self._engine) as db:
+            row = db.scalars(
+                select(SessionRow)
+                .where(SessionRow.username == server.username, SessionRow.servername == server.servername)
+                .order_by(SessionRow.created_at.desc())
+                .limit(1)
+                .options(selectinload(SessionRow.slots))
+            ).first()
+            return _to_lease(row) if row is not None else None
 
     def _release(self, reason: str, *which: ColumnElement[bool]) -> int:
         now = self._clock()
@@ -154,9 +181,18 @@ def _to_lease(row: SessionRow) -> Lease:
         image_id=row.image_id,
         price_per_hour=row.price_per_hour,
         state=LeaseState(row.state),
-        allocation=Allocation(tuple(Slot(slot.device_uuid, slot.slot, slot.slots) for slot in row.slots)),
+        allocation=Allocation(tuple(_to_slot(slot) for slot in row.slots if _was_held_to_the_end(row, slot))),
         created_at=row.created_at,
         active_at=row.active_at,
         released_at=row.released_at,
         release_reason=row.release_reason,
     )
+
+
+def _to_slot(row: LeaseRow) -> Slot:
+    return Slot(row.device_uuid, row.slot, row.slots)
+
+
+def _was_held_to_the_end(session: SessionRow, slot: LeaseRow) -> bool:
+    """Whether the slot is, or was at the session's end, the session's; a device that vanished meanwhile is not."""
+    return slot.released_at is None or slot.released_at == session.released_at

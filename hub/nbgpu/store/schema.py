@@ -37,6 +37,7 @@ class Base(DeclarativeBase):
 
 
 _OPEN = text("released_at IS NULL")
+_IN_USE = text("archived_at IS NULL")
 
 
 class SessionRow(Base):
@@ -97,10 +98,18 @@ class AuditRow(Base):
 
 
 class HomeRow(Base):
-    """The volume of a user's home, as it was first named: a later naming rule leaves it where it is."""
+    """The volume of a user's home, as it was first named: a later naming rule leaves it where it is.
+
+    A user name has one home in use; those of earlier people with that name are archived and never given out again.
+    """
 
     __tablename__ = "homes"
+    __table_args__ = (
+        Index("uq_homes_in_use", "username", unique=True, sqlite_where=_IN_USE, postgresql_where=_IN_USE),
+    )
 
-    username: Mapped[str] = mapped_column(String(255), primary_key=True)
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    username: Mapped[str] = mapped_column(String(255))
     volume: Mapped[str] = mapped_column(String(255), unique=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    archived_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

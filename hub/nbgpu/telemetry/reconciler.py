@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from nbgpu.core.errors import HubRefused, NbgpuError
 from nbgpu.core.leases import Lease
-from nbgpu.core.ports import AuditLog, Fleet, HubView, LeaseStore
+from nbgpu.core.ports import AuditLog, Fleet, HubView, Inventory, LeaseStore
 from nbgpu.core.reconcile import ContainerFact, Finding, HubServer, Repair, judge
 from nbgpu.telemetry.workqueue import WorkQueue
 
@@ -25,11 +25,15 @@ log = logging.getLogger("nbgpu.reconciler")
 class Reconciler:
     """Compares and mends; every method blocks: use a thread."""
 
-    def __init__(self, *, leases: LeaseStore, fleet: Fleet, hub: HubView, audit: AuditLog) -> None:
+    def __init__(
+        self, *, leases: LeaseStore, fleet: Fleet, hub: HubView, audit: AuditLog, inventory: Inventory
+    ) -> None:
         self._leases = leases
         self._fleet = fleet
         self._hub = hub
         self._audit = audit
+        self._inventory = inventory
+        self._missing: frozenset[tuple[str, str]] = frozenset()  # (session, device) as of the last look
 
     def compare(self) -> tuple[Finding, ...]:
         """Return every session in disagreement. Raises when one of the three can't be asked."""
@@ -58,6 +62,32 @@ class Reconciler:
             actor=ACTOR, action=f"reconcile.{repair}", subject=subject, detail=f"session {session_id}: {reason}"
         )
         return Finding(session_id, repair, reason)
+
+    def drop_vanished(self) -> tuple[tuple[str, str], ...]:
+        """Take devices that the driver has not had for two looks in a row out of leases; return (session, device).
+
+        MIG instances vanish at a reboot or when an admin cuts a GPU anew. A driver that can't be asked says nothing,
+        and a GPU that is lost is still there, with a problem.
+        """
+        leases, snapshot = self._leases.open_leases(), self._inventory.snapshot()
+        if snapshot.problem is not None:
+            return ()
+        before, self._missing = (
+            self._missing,
+            frozenset(
+                (lease.session_id, uuid)
+                for lease in leases
+                for uuid in lease.allocation.device_uuids
+                if uuid not in snapshot.by_uuid
+            ),
+        )
+        gone = sorted(before & self._missing)
+        servers = {lease.session_id: str(lease.server) for lease in leases}
+        for session_id, uuid in gone:
+            if self._leases.drop_device(session_id, uuid):
+                detail = f"session {session_id}: the driver no longer has {uuid}"
+                self._audit.record(actor=ACTOR, action="lease.device_gone", subject=servers[session_id], detail=detail)
+        return tuple(gone)
 
     def _adopt(self, lease: Lease, reason: str) -> tuple[Repair, str]:
         """Hand a running server back to the hub; one that the hub will never have again is undone."""
@@ -124,6 +154,8 @@ class ReconcileLoop:
     async def _compare(self) -> None:
         for finding in await asyncio.to_thread(self._reconciler.compare):
             self._queue.put(finding.session_id)
+        for session_id, uuid in await asyncio.to_thread(self._reconciler.drop_vanished):
+            log.warning("Session %s lost %s: the driver no longer has it", session_id, uuid)
 
     async def _mend(self, session_id: str) -> None:
         finding = await asyncio.to_thread(self._reconciler.mend, session_id)

@@ -27,6 +27,7 @@ from nbgpu.spawner.fleet import DockerFleet
 from nbgpu.spawner.local_devices import ProcessAccess
 from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
+from nbgpu.telemetry.health import CheckedInventory
 from nbgpu.telemetry.hub_api import HubApi
 from nbgpu.telemetry.reconciler import Reconciler
 from nbgpu.wiring.deployment import Deployment
@@ -108,13 +109,15 @@ class Adapters:
             fleet=self.fleet,
             hub=HubApi(f"{self.hub_url}/hub/api", self.deployment.secret(RECONCILER_TOKEN)),
             audit=self.audit,
+            inventory=self.inventory,
         )
 
     @cached_property
     def inventory(self) -> Inventory:
-        """The driver: NVIDIA's or the simulated one, as the settings say."""
+        """The driver, NVIDIA's or the simulated one as the settings say; with leftovers held back."""
         gpus = self.settings.gpus
-        return open_inventory(self.deployment.simulator_root, gpus.simulated, mode=_MODES[gpus.driver])
+        driver = open_inventory(self.deployment.simulator_root, gpus.simulated, mode=_MODES[gpus.driver])
+        return CheckedInventory(driver, self.leases)
 
     @cached_property
     def access(self) -> DeviceAccess:
@@ -141,6 +144,8 @@ class Adapters:
             menu=self.menu,
             leases=self.leases,
             homes=SqlHomes(self.database),
+            audit=self.audit,
+            on_delete=self.settings.homes.on_delete,
             inventory=self.inventory,
             access=self.access,
             images=self.images,

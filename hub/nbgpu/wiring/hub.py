@@ -13,8 +13,10 @@ from traitlets.config import Config
 import nbgpu.spawner
 from nbgpu.core.errors import NbgpuError
 from nbgpu.settings import Settings, load
+from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.docker import GPUDockerSpawner
 from nbgpu.spawner.local import LocalSpawner
+from nbgpu.spawner.pages import build_template_vars
 from nbgpu.store import hold_hub_lock
 from nbgpu.telemetry.reconciler import ReconcileLoop, Reconciler
 from nbgpu.wiring.adapters import RECONCILER_TOKEN, Adapters
@@ -44,8 +46,9 @@ def configure(c: Config) -> None:
         _configure_proxy(c, adapters.deployment)
         _configure_tokens(c, adapters.deployment)
         configure_auth(c, adapters.settings, adapters.deployment)
-        _configure_spawner(c, adapters, start_reconciler(adapters.reconciler))
-        _configure_pages(c, adapters)
+        desk = adapters.build_desk(start_reconciler(adapters.reconciler))
+        _configure_spawner(c, adapters, desk)
+        _configure_pages(c, adapters, desk)
     except NbgpuError as error:
         sys.stderr.write(f"[C nbgpu] {error}\n")
         raise SystemExit(1) from None
@@ -110,8 +113,7 @@ def start_reconciler(reconciler: Reconciler) -> Callable[[str], None]:
     return loop.doubt
 
 
-def _configure_spawner(c: Config, adapters: Adapters, on_doubt: Callable[[str], None]) -> None:
-    desk = adapters.build_desk(on_doubt)
+def _configure_spawner(c: Config, adapters: Adapters, desk: Desk) -> None:
     c.JupyterHub.hub_bind_url = adapters.hub_url
     c.FlavoredSpawner.get_desk = lambda: desk
     c.FlavoredSpawner.launch_timeout = adapters.settings.hub.start_timeout.total_seconds()
@@ -143,9 +145,9 @@ def _configure_docker(c: Config, adapters: Adapters) -> None:
     }
 
 
-def _configure_pages(c: Config, adapters: Adapters) -> None:
+def _configure_pages(c: Config, adapters: Adapters, desk: Desk) -> None:
     c.JupyterHub.template_paths = [str(Path(nbgpu.spawner.__file__).parent / "templates")]
-    c.JupyterHub.template_vars = {
+    c.JupyterHub.template_vars = build_template_vars(desk) | {
         "nbgpu_simulated": adapters.inventory.snapshot().simulated,
         "nbgpu_local": adapters.is_local,
     }

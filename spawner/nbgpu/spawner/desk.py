@@ -3,18 +3,22 @@
 Engine-neutral and synchronous: each method may ask the driver, the database or the engine, so callers use a thread.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from nbgpu.core.devices import Device
 from nbgpu.core.errors import ImageMissing, InvalidOptions, NoCapacity, NotAllowed
+from nbgpu.core.homes import OnDelete
 from nbgpu.core.leases import Lease, LeaseState, ServerRef
 from nbgpu.core.menu import IMAGE_KEY, Choice, Menu, parse_options
-from nbgpu.core.ports import Homes, Inventory, LeaseStore
-from nbgpu.spawner.cards import Card, ImageView, build_card, explain_shortage
+from nbgpu.core.ports import AuditLog, Homes, Inventory, LeaseStore
+from nbgpu.core.texts import Text
+from nbgpu.spawner.cards import Card, ImageView, build_card
 from nbgpu.spawner.device_access import DeviceAccess, DeviceGrant
+from nbgpu.spawner.sessions import SessionView, build_session_view
+from nbgpu.spawner.stock import explain_shortage
 from nbgpu.spawner.turnstile import Turnstile
 
 
@@ -47,17 +51,21 @@ class Desk:
         menu: Menu,
         leases: LeaseStore,
         homes: Homes,
+        audit: AuditLog,
         inventory: Inventory,
         access: DeviceAccess,
         images: ImageShelf,
         currency: str,
         turnstile: Turnstile,
+        on_delete: OnDelete = OnDelete.ARCHIVE,
         on_doubt: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Take the parts; `on_doubt` is told of sessions whose end is not certain."""
         self.menu = menu
         self._leases = leases
         self._homes = homes
+        self._audit = audit
+        self._on_delete = on_delete
         self._inventory = inventory
         self._access = access
         self._images = images
@@ -79,8 +87,11 @@ class Desk:
         image_id = self._images.find_id(slug)
         if image_id is None:
             raise ImageMissing(
-                f"The image “{slug}” is not on this machine yet. Take another one, or ask an administrator to run: "
-                f"nbgpu images build {slug}"
+                Text(
+                    "The image “%(image)s” is not on this machine yet. Take another one, or ask an administrator to "
+                    "run: nbgpu images build %(image)s",
+                    image=slug,
+                )
             )
         return image_id
 
@@ -114,6 +125,15 @@ class Desk:
         """Return the name of the user's home volume: as it was first named, else as proposed."""
         return self._homes.ensure(username, proposed)
 
+    def retire_home(self, username: str) -> str | None:
+        """Do with a deleted user's home what the site has decided; return the volume to delete, if one is."""
+        if self._on_delete is OnDelete.KEEP:
+            return None
+        volume = self._homes.archive(username)
+        if volume is not None:
+            self._audit.record(actor="hub", action=f"home.{self._on_delete}", subject=username, detail=volume)
+        return volume if self._on_delete is OnDelete.WIPE else None
+
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Note that the lease's container runs since `started_at`."""
         self._leases.activate(session_id, started_at)
@@ -133,12 +153,26 @@ class Desk:
     def view(self, groups: frozenset[str], last_options: object) -> MenuView:
         """Return the menu as it is now. Raises NotAllowed when no flavor is open to the person."""
         inventory, leases = self._inventory.snapshot(), self._leases.open_leases()
+        time_limits = {flavor.slug: flavor.time_limit for flavor in self.menu.flavors}
         return MenuView(
-            cards=tuple(build_card(flavor, inventory, leases, self._currency) for flavor in self.menu.eligible(groups)),
+            cards=tuple(
+                build_card(flavor, inventory, leases, currency=self._currency, time_limits=time_limits)
+                for flavor in self.menu.eligible(groups)
+            ),
             images=self._images.views(),
             selected=self._preselect(groups, last_options),
             simulated=inventory.simulated,
         )
+
+    def sessions(self, username: str, servernames: Iterable[str]) -> dict[str, SessionView]:
+        """Return the newest session of each of a user's servers that has had one: the running or the last one."""
+        found = {name: self._leases.find_newest(ServerRef(username, name)) for name in servernames}
+        devices = self._inventory.snapshot().by_uuid
+        return {
+            name: build_session_view(lease, self.menu.get(lease.flavor), devices, self._currency)
+            for name, lease in found.items()
+            if lease is not None
+        }
 
     def _preselect(self, groups: frozenset[str], last_options: object) -> Choice:
         """The last choice where it can still be had, else the default."""

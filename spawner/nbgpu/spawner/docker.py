@@ -177,6 +177,14 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         ip, port = await self.get_ip_and_port()
         return f"http://{ip}:{port}"
 
+    async def remove_home(self, volume: str) -> None:
+        """Delete a home volume with all files in it. Idempotent."""
+        try:
+            await self.docker("remove_volume", volume)
+        except APIError as error:
+            if error.status_code != requests.codes.not_found:
+                raise docker_calls.to_engine_error(error) from error
+
     async def clear_leftovers(self) -> None:
         """Remove an earlier container of this server. Raises NameTaken for one that is not ours."""
         found = await self._inspect(self.object_name)

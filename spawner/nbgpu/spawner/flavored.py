@@ -9,17 +9,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
-from jupyterhub.spawner import Spawner, SpawnException
-from tornado import web
+from jupyterhub.spawner import Spawner
 from traitlets import Callable as CallableTrait
 from traitlets import Float, Unicode, default
 
 from nbgpu.core.errors import EngineError, EngineUnavailable, InvalidOptions, NbgpuError, NotAllowed, Refusal
 from nbgpu.core.leases import Lease, ServerRef
 from nbgpu.core.menu import Choice, parse_options
+from nbgpu.core.texts import Text
 from nbgpu.spawner.desk import Desk
+from nbgpu.spawner.failures import to_spawn_exception
 from nbgpu.spawner.form import render_form
-from nbgpu.spawner.progress import Phase, ProgressFeed
+from nbgpu.spawner.i18n import Translator, translator_for
+from nbgpu.spawner.progress import Phase, ProgressFeed, Report
 from nbgpu.spawner.readiness import wait_until_ready
 from nbgpu.spawner.threads import in_thread
 
@@ -47,6 +49,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         self._admission_error: NbgpuError | None = None
         self._work: asyncio.Task[str] | None = None
         self._feed = ProgressFeed()
+        self._last_translator: Translator | None = None
 
     # Engine
 
@@ -72,6 +75,10 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
 
     async def take_up(self, lease: Lease) -> str | None:
         """Take up the server of an open lease where it still runs; return its URL, else None."""
+        raise NotImplementedError
+
+    async def remove_home(self, volume: str) -> None:
+        """Delete a home with all files in it. Idempotent."""
         raise NotImplementedError
 
     async def clear_leftovers(self) -> None:
@@ -100,13 +107,20 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         """The groups of the server's user."""
         return frozenset(group.name for group in self.user.groups)
 
+    @property
+    def translator(self) -> Translator:
+        """The translator for whoever looks at the form or starts the server; else for who did last."""
+        if self.handler is not None or self._last_translator is None:
+            self._last_translator = translator_for(self.handler)
+        return self._last_translator
+
     @default("options_form")
     def _default_options_form(self) -> Callable[[Spawner], Awaitable[str]]:
         return render_options_form
 
     @default("options_from_form")
     def _default_options_from_form(self) -> Callable[[dict[str, list[str]]], dict[str, str]]:
-        return read_form
+        return lambda form: read_form(form, self.translator)
 
     @default("apply_user_options")
     def _default_apply_user_options(self) -> Callable[[Spawner, Any], Awaitable[None]]:
@@ -134,7 +148,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         choice, error = self._choice, self._admission_error
         self._choice = self._admission_error = None
         if choice is None:
-            raise error or InvalidOptions("This start was not admitted: choose a flavor again.")
+            raise error or InvalidOptions(Text("This start was not admitted: choose a flavor again."))
         return choice
 
     # Life
@@ -152,6 +166,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
 
     async def _start(self) -> str:
         self._feed = ProgressFeed()
+        translator = self.translator  # the one who starts may be gone when it fails
         try:
             return await self._start_in_phases()
         except BaseException as error:
@@ -159,7 +174,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
                 error = await self._explain_timeout()
             await self._undo(error)
             if isinstance(error, NbgpuError):
-                raise to_spawn_exception(error) from error
+                raise to_spawn_exception(error, translator) from error
             raise
         finally:
             self._feed.close()
@@ -171,23 +186,23 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
             return taken_up
         await self.clear_leftovers()
         await in_thread(self.desk.release_server, self.server_ref, "left over by an earlier start")
-        self._feed.report(Phase.LEASE, f"Leasing “{choice.flavor.display_name}”")
+        self._feed.report(Phase.LEASE, Report.leasing(choice.flavor.display_name))
         lease = await in_thread(self.desk.acquire, self.server_ref, choice, self.group_names)
         self._take(lease)
         async with self.desk.turnstile.turn(self._report_place), asyncio.timeout(self.launch_timeout):
             return await self._launch(lease, choice)
 
     async def _launch(self, lease: Lease, choice: Choice) -> str:
-        self._feed.report(Phase.IMAGE, f"Using the image “{lease.image}”")
-        self._feed.report(Phase.CONTAINER, "Starting the container")
+        self._feed.report(Phase.IMAGE, Report.image(lease.image))
+        self._feed.report(Phase.CONTAINER, Report.CONTAINER)
         url = await self.launch(lease, choice)
         await in_thread(self.desk.activate, lease.session_id, await self.find_started_at())
-        self._feed.report(Phase.SERVER, "Waiting for the notebook server to answer")
+        self._feed.report(Phase.SERVER, Report.SERVER)
         await wait_until_ready(f"{url}{self.server.base_url}api", self.find_end)
         return url
 
     def _report_place(self, place: int) -> None:
-        self._feed.report(Phase.QUEUE, f"Waiting for other servers to start: you are number {place} in the queue")
+        self._feed.report(Phase.QUEUE, Report.queued(place))
 
     async def _take_up(self, choice: Choice) -> str | None:
         """Return the URL of this server where it runs already, as asked for, and only the hub had lost it."""
@@ -196,7 +211,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         if lease is None or url is None:
             return None
         self._take(lease)
-        self._feed.report(Phase.SERVER, "Taking up the server that runs already")
+        self._feed.report(Phase.SERVER, Report.TAKING_UP)
         async with asyncio.timeout(self.launch_timeout):
             await wait_until_ready(f"{url}{self.server.base_url}api", self.find_end)
         return url
@@ -257,6 +272,14 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
             raise
         await self._release(reason)
 
+    async def delete_forever(self) -> None:
+        """Retire the home of a user who is deleted; a named server that is deleted has none of its own."""
+        if self.name:
+            return
+        volume = await in_thread(self.desk.retire_home, self.user.name)
+        if volume is not None:
+            await self.remove_home(volume)
+
     async def _release(self, reason: str) -> None:
         if self.session_id:
             await in_thread(self.desk.release, self.session_id, reason)
@@ -294,39 +317,23 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         self.load_state({})
 
 
-class SpawnFault(web.HTTPError):
-    """A start that failed through no choice of the user's; JupyterHub shows `jupyterhub_message` on its pages."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(500, "%s", message)
-        self.jupyterhub_message = message
-
-
 async def render_options_form(spawner: FlavoredSpawner) -> str:
     """Return the inside of the spawn form: the cards and images as they are now."""
     try:
         view = await asyncio.to_thread(spawner.desk.view, spawner.group_names, spawner.orm_spawner.user_options or {})
     except NbgpuError as error:
-        raise to_spawn_exception(error) from None
-    return render_form(view)
+        raise to_spawn_exception(error, spawner.translator) from None
+    return render_form(view, spawner.translator)
 
 
-def read_form(form: dict[str, list[str]]) -> dict[str, str]:
+def read_form(form: dict[str, list[str]], translator: Translator) -> dict[str, str]:
     """Return a form's fields as options. Raises SpawnException."""
     try:
         return parse_options(form)
     except Refusal as refusal:
-        raise to_spawn_exception(refusal) from None
+        raise to_spawn_exception(refusal, translator) from None
 
 
 async def admit_options(spawner: FlavoredSpawner, user_options: object) -> None:
     """Judge the options of a start: the hook that form, REST and URL starts all pass."""
     await spawner.admit(user_options)
-
-
-def to_spawn_exception(error: NbgpuError) -> web.HTTPError:
-    """Return the hub's exception for an error of ours: a refusal with its reason label, or a fault."""
-    if isinstance(error, Refusal):
-        refusal: web.HTTPError = SpawnException(str(error), reason=error.reason, status_code=error.status_code)
-        return refusal
-    return SpawnFault(str(error))

@@ -50,8 +50,9 @@ class BoundedLog:
         with suppress(OSError):
             if self._size >= self._limit:
                 self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-                os.close(self._file)
+                full = self._file
                 self._open()
+                os.close(full)
             self._size += os.write(self._file, data)
 
 

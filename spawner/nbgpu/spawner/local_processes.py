@@ -10,11 +10,18 @@ PROC = Path("/proc")
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None when there is none, or only its exit status."""
+    """Return when a process started, in clock ticks since boot; None when there is none, or only its exit status.
+
+    Raises EngineUnavailable when /proc can't be read.
+    """
     try:
         fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
+    except ProcessLookupError:
         return None
+    except FileNotFoundError as error:
+        if (PROC / "self").exists():
+            return None
+        raise EngineUnavailable(f"The system can't list its processes: {PROC} is empty") from error
     except OSError as error:
         raise EngineUnavailable(f"The system can't say whether process {pid} runs: {error}") from error
     return None if fields[0] in "ZX" else int(fields[19])

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from enum import Enum
 from typing import Any
 
+from nbgpu.core.texts import Text
+
 
 class Phase(Enum):
     """A step of a start: its name, and how far the bar is when it begins (percent)."""
@@ -20,6 +22,35 @@ class Phase(Enum):
         self.percent = percent
 
 
+class Report:
+    """What a start says of itself. The pending page has each template in its reader's language."""
+
+    @staticmethod
+    def leasing(flavor: str) -> Text:
+        return Text("Leasing “%(flavor)s”", flavor=flavor)
+
+    @staticmethod
+    def queued(place: int) -> Text:
+        return Text("Waiting for other servers to start: you are number %(place)s in the queue", place=place)
+
+    @staticmethod
+    def image(image: str) -> Text:
+        return Text("Using the image “%(image)s”", image=image)
+
+    CONTAINER = Text("Starting the container")
+    SERVER = Text("Waiting for the notebook server to answer")
+    TAKING_UP = Text("Taking up the server that runs already")
+
+
+# JupyterHub's own events come without a template: these are known by their English.
+HUB_SAYS = (Text("Server requested").template, Text("Spawning server...").template, Text("Spawn cancelled").template)
+TEMPLATES = (
+    *(each.template for each in (Report.leasing(""), Report.queued(0), Report.image(""))),
+    *(each.template for each in (Report.CONTAINER, Report.SERVER, Report.TAKING_UP)),
+    *HUB_SAYS,
+)
+
+
 class ProgressFeed:
     """The events of one start, kept so that a page that comes late sees them all."""
 
@@ -28,9 +59,17 @@ class ProgressFeed:
         self._changed = asyncio.Event()
         self._closed = False
 
-    def report(self, phase: Phase, message: str) -> None:
-        """Add an event; `message` is plain text, which JupyterHub's page escapes."""
-        self._events.append({"progress": phase.percent, "phase": phase.label, "message": message})
+    def report(self, phase: Phase, text: Text) -> None:
+        """Add an event: English for whoever asks the API, template and params for pages, which escape them."""
+        self._events.append(
+            {
+                "progress": phase.percent,
+                "phase": phase.label,
+                "message": str(text),
+                "template": text.template,
+                "params": dict(text.params),
+            }
+        )
         self._wake()
 
     def close(self) -> None:

@@ -1,0 +1,36 @@
+"""Which devices must not be leased now, though the driver shows them. Pure."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
+from nbgpu.core.units import render_size
+
+# What an idle device may show as used: the driver's own share, larger on large devices.
+LEFTOVER_BYTES = 512 * 2**20
+LEFTOVER_SHARE = 0.02
+
+
+def quarantine_used(
+    snapshot: InventorySnapshot, samples: Iterable[UsageSample], held: Collection[str]
+) -> InventorySnapshot:
+    """Return the snapshot with a problem on each device that is in use though no lease (`held`: UUIDs) is on it.
+
+    Such memory is an ended server's that the driver did not free, or somebody's outside of nbgpu: the next person would
+    run into it, or read it. A device that does not report its memory is given the benefit of the doubt.
+    """
+    by_uuid = {sample.device_uuid: sample for sample in samples}
+    devices = tuple(_judge(device, by_uuid.get(device.uuid), held) for device in snapshot.devices)
+    return replace(snapshot, devices=devices)
+
+
+def _judge(device: Device, sample: UsageSample | None, held: Collection[str]) -> Device:
+    if device.problem is not None or device.uuid in held or sample is None or sample.memory_used is None:
+        return device
+    if device.mig_enabled:  # its instances are leased, and judged, one by one
+        return device
+    limit = max(LEFTOVER_BYTES, int((device.memory_total or 0) * LEFTOVER_SHARE))
+    if sample.memory_used <= limit:
+        return device
+    used = render_size(sample.memory_used)
+    return replace(device, problem=f"{used} of its memory are in use by something that holds no lease.")

@@ -1,0 +1,47 @@
+"""Errors of ours as the hub's exceptions, and back: what its pages and its API show of a start that failed."""
+
+from jupyterhub.spawner import SpawnException
+from tornado import web
+
+from nbgpu.core.errors import NbgpuError, Refusal
+from nbgpu.core.texts import Text
+from nbgpu.spawner.i18n import DEFAULT, Translator
+from nbgpu.spawner.sessions import Ending, explain_end
+
+
+class SpawnFault(web.HTTPError):
+    """A start that failed through no choice of the user's; JupyterHub shows `jupyterhub_message` on its pages."""
+
+    def __init__(self, error: NbgpuError, translator: Translator) -> None:
+        super().__init__(500, "%s", str(error))
+        self.nbgpu_error = error
+        self.jupyterhub_message = _say(error, translator)
+
+
+def to_spawn_exception(error: NbgpuError, translator: Translator) -> web.HTTPError:
+    """Return the hub's exception for an error of ours: a refusal with its reason label, or a fault.
+
+    It speaks to whoever asked for the start, in their language; the log stays English.
+    """
+    if not isinstance(error, Refusal):
+        return SpawnFault(error, translator)
+    refusal: web.HTTPError = SpawnException(
+        translator.say(error.text), reason=error.reason, status_code=error.status_code, log_message=str(error)
+    )
+    refusal.nbgpu_error = error
+    return refusal
+
+
+def explain_failure(exception: BaseException | None, message: str | None) -> Ending:
+    """Return what a page says of a failed start: of ours in the reader's language, of others the hub's message."""
+    error = getattr(exception, "nbgpu_error", None)
+    if isinstance(error, Refusal):
+        return Ending(why=error.text if isinstance(error.text, Text) else Text(str(error)))
+    return explain_end(f"failed start: {error or message or ''}".rstrip())
+
+
+def _say(error: NbgpuError, translator: Translator) -> str:
+    if translator.language == DEFAULT:
+        return str(error)
+    ending = explain_end(f"failed start: {error}")
+    return f"{translator.say(ending.why)} {ending.words}".strip()
