@@ -47,7 +47,9 @@
     element("progress-details").open = true;
     element("progress-message").textContent = "";
     end(texts.failed);
-    element("failure").replaceChildren(...(await explain(message)));
+    const failure = element("failure");
+    failure.replaceChildren(...(await explain(message)));
+    failure.className = "alert alert-danger";
   };
   // This address now answers with the page of the failed start, which says why in the reader's language.
   const explain = async (message) => {
@@ -83,8 +85,11 @@
       location.reload();
       return;
     }
-    if (event.message) show(read(event));
-    if (event.failed) fail(event.message);
+    if (event.failed) {
+      const why = event.message.replace(/^Spawn failed: /, "");
+      show(read({ ...event, message: why }));
+      fail(why);
+    } else if (event.message) show(read(event));
   };
 
   stop.addEventListener("click", async () => {
