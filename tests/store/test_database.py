@@ -115,3 +115,17 @@ def test_a_password_in_the_url_is_not_shown():
     with pytest.raises(StoreError) as error:
         open_database("postgresql://nbgpu:s3cret@127.0.0.1:1/nbgpu?connect_timeout=1")
     assert "s3cret" not in str(error.value)
+
+
+def test_a_database_that_fails_is_an_error_of_ours_and_the_next_call_works(sqlite_url, tmp_path, devices, choose):
+    engine = open_database(sqlite_url)
+    store = SqlLeaseStore(engine)
+    with closing(sqlite3.connect(tmp_path / "nbgpu.sqlite")) as other:
+        other.execute("ALTER TABLE sessions RENAME TO elsewhere")
+    for call in (store.open_leases, lambda: store.acquire(ServerRef("ann"), choose(), "sha256:1", devices)):
+        with pytest.raises(StoreError, match="Try again in a minute"):
+            call()
+    with closing(sqlite3.connect(tmp_path / "nbgpu.sqlite")) as other:
+        other.execute("ALTER TABLE elsewhere RENAME TO sessions")
+    assert store.open_leases() == ()
+    engine.dispose()

@@ -9,6 +9,7 @@ import typer
 
 from nbgpu.cli import images
 from nbgpu.cli.doctor import doctor
+from nbgpu.cli.homes import homes
 from nbgpu.cli.lists import flavors, gpus, leases
 from nbgpu.cli.repairs import audit, reconcile
 from nbgpu.cli.run import run
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (run, setup, down, purge, gpus, flavors, leases, reconcile, audit, doctor):
+for command in (run, setup, down, purge, gpus, flavors, leases, reconcile, audit, homes, doctor):
     app.command()(command)
 app.add_typer(images.app, name="images")
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session
 
 from nbgpu.store.leases import utc_now
 from nbgpu.store.schema import AuditRow
+from nbgpu.store.work import unit_of_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class SqlAuditLog:
             subject=subject[:512],
             detail=detail[:1000],
         )
-        with Session(self._engine) as db, db.begin():
+        with unit_of_work(self._engine) as db:
             db.add(row)
 
     def latest(self, count: int = 100) -> tuple[AuditEntry, ...]:
         """Return the newest rows, newest first."""
-        with Session(self._engine) as db:
+        with unit_of_work(self._engine) as db:
             rows = db.scalars(select(AuditRow).order_by(AuditRow.id.desc()).limit(count))
             return tuple(AuditEntry(row.recorded_at, row.actor, row.action, row.subject, row.detail) for row in rows)

@@ -12,6 +12,7 @@ from nbgpu.core.errors import StoreError
 from nbgpu.core.homes import Home
 from nbgpu.store.leases import utc_now
 from nbgpu.store.schema import HomeRow
+from nbgpu.store.work import unit_of_work
 
 
 class SqlHomes:
@@ -27,7 +28,7 @@ class SqlHomes:
         Raises StoreError when two users are given one volume at the same instant.
         """
         try:
-            with Session(self._engine) as db, db.begin():
+            with unit_of_work(self._engine) as db:
                 row = db.scalars(_in_use(username)).first()
                 if row is None:
                     row = HomeRow(username=username, volume=_free_name(db, volume), created_at=self._clock())
@@ -38,7 +39,7 @@ class SqlHomes:
 
     def archive(self, username: str) -> str | None:
         """Put the user's home aside: nobody gets it again. Return its volume, None when there was none."""
-        with Session(self._engine) as db, db.begin():
+        with unit_of_work(self._engine) as db:
             row = db.scalars(_in_use(username)).first()
             if row is None:
                 return None
@@ -47,7 +48,7 @@ class SqlHomes:
 
     def all(self) -> tuple[Home, ...]:
         """Return all homes, by user name, the one in use first."""
-        with Session(self._engine) as db:
+        with unit_of_work(self._engine) as db:
             rows = db.scalars(select(HomeRow).order_by(HomeRow.username, HomeRow.id.desc()))
             return tuple(Home(row.username, row.volume, row.created_at, row.archived_at) for row in rows)
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Engine, func, select, text, update
-from sqlalchemy.exc import DatabaseError, IntegrityError
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, selectinload
 
 from nbgpu.core.devices import Device
@@ -14,6 +14,7 @@ from nbgpu.core.leases import Lease, LeaseState, ServerRef
 from nbgpu.core.menu import Choice
 from nbgpu.core.placement import Allocation, PoolState, Slot, allocate
 from nbgpu.store.schema import LeaseRow, SessionRow
+from nbgpu.store.work import unit_of_work
 
 _REASON_LENGTH = 255
 _ALLOCATION_LOCK = 7_206_147  # any number: PostgreSQL's advisory lock that admits one allocation at a time
@@ -38,7 +39,7 @@ class SqlLeaseStore:
     def acquire(self, server: ServerRef, choice: Choice, image_id: str, devices: tuple[Device, ...]) -> Lease:
         """Place `choice` on `devices` and write a PENDING lease. Raises NoCapacity; StoreError."""
         try:
-            with Session(self._engine, expire_on_commit=False) as db, db.begin():
+            with unit_of_work(self._engine) as db:
                 if self._engine.dialect.name == "postgresql":
                     db.execute(text(f"SELECT pg_advisory_xact_lock({_ALLOCATION_LOCK})"))
                 allocation = _place(db, choice, devices)
@@ -47,12 +48,10 @@ class SqlLeaseStore:
                 return _to_lease(row)
         except IntegrityError as error:
             raise StoreError(f"{server} has a session that is not ended yet. Try again in a minute.") from error
-        except DatabaseError as error:
-            raise StoreError("The lease database does not answer. Try again in a minute.") from error
 
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Mark the lease ACTIVE as of the container's own start time."""
-        with Session(self._engine) as db, db.begin():
+        with unit_of_work(self._engine) as db:
             db.execute(
                 update(SessionRow)
                 .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
@@ -61,7 +60,7 @@ class SqlLeaseStore:
 
     def mark_ending(self, session_id: str) -> None:
         """Note that the end was asked for: whatever happens now, the session is not taken up again."""
-        with Session(self._engine) as db, db.begin():
+        with unit_of_work(self._engine) as db:
             db.execute(
                 update(SessionRow)
                 .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
@@ -78,7 +77,7 @@ class SqlLeaseStore:
 
     def drop_device(self, session_id: str, device_uuid: str) -> bool:
         """Take a device that is gone out of a session's open lease, which goes on; False if it was not in it."""
-        with Session(self._engine) as db, db.begin():
+        with unit_of_work(self._engine) as db:
             dropped = db.scalars(
                 update(LeaseRow)
                 .where(
@@ -93,7 +92,7 @@ class SqlLeaseStore:
 
     def open_leases(self) -> tuple[Lease, ...]:
         """Return all leases that are not released, oldest first."""
-        with Session(self._engine) as db:
+        with unit_of_work(self._engine) as db:
             rows = db.scalars(
                 select(SessionRow)
                 .where(SessionRow.released_at.is_(None))
@@ -104,13 +103,13 @@ class SqlLeaseStore:
 
     def find_open(self, session_id: str) -> Lease | None:
         """Return the lease of a session if it is not released."""
-        with Session(self._engine) as db:
+        with unit_of_work(self._engine) as db:
             row = db.get(SessionRow, session_id, options=[selectinload(SessionRow.slots)])
             return _to_lease(row) if row is not None and row.released_at is None else None
 
     def find_newest(self, server: ServerRef) -> Lease | None:
         """Return a server's newest lease, released or not; None when it never had one."""
-        with Session(self._engine) as db:
+        with unit_of_work(self._engine) as db:
             row = db.scalars(
                 select(SessionRow)
                 .where(SessionRow.username == server.username, SessionRow.servername == server.servername)
@@ -122,7 +121,7 @@ class SqlLeaseStore:
 
     def _release(self, reason: str, *which: ColumnElement[bool]) -> int:
         now = self._clock()
-        with Session(self._engine) as db, db.begin():
+        with unit_of_work(self._engine) as db:
             ended = db.scalars(
                 update(SessionRow)
                 .where(SessionRow.released_at.is_(None), *which)

@@ -4,6 +4,7 @@ The lock goes with the process that holds it, however that ends, so there is nev
 """
 
 import fcntl
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from sqlalchemy import Engine, text
 
 from nbgpu.core.errors import StoreError
 
+# A server takes a moment to notice that a hub was killed, and to drop its lock.
+_TRIES, _BETWEEN_TRIES = 15, 0.2  # seconds
 _HUB_LOCK = 7_206_148  # any number: PostgreSQL's advisory lock of the hub
 
 
@@ -32,13 +35,18 @@ def _lock_file(engine: Engine) -> Callable[[], None]:
 
 def _lock_server(engine: Engine) -> Callable[[], None]:
     connection = engine.connect()  # the lock is the connection's: it is kept out of the pool while we live
-    if not connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _HUB_LOCK}):
+    key = {"key": _HUB_LOCK}
+    for _ in range(_TRIES):
+        if connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), key):
+            connection.commit()
+            break
+        time.sleep(_BETWEEN_TRIES)
+    else:
         connection.close()
         raise _taken(engine)
-    connection.commit()
 
     def give_back() -> None:
-        connection.invalidate()  # ends the session on the server, and the lock with it
+        connection.execute(text("SELECT pg_advisory_unlock(:key)"), key)
         connection.close()
 
     return give_back

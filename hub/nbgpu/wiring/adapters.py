@@ -73,6 +73,11 @@ class Adapters:
         return SqlLeaseStore(self.database)
 
     @cached_property
+    def homes(self) -> SqlHomes:
+        """Which home volume is whose."""
+        return SqlHomes(self.database)
+
+    @cached_property
     def audit(self) -> SqlAuditLog:
         """The audit log."""
         return SqlAuditLog(self.database)
@@ -143,7 +148,7 @@ class Adapters:
         return Desk(
             menu=self.menu,
             leases=self.leases,
-            homes=SqlHomes(self.database),
+            homes=self.homes,
             audit=self.audit,
             on_delete=self.settings.homes.on_delete,
             inventory=self.inventory,
