@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup test chaos bench check format lock down purge
+.PHONY: help run setup test chaos bench check format lock texts down purge
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -50,6 +50,9 @@ format: $(STAMP)  ## rewrite the code in the house format
 
 lock: $(STAMP)  ## write constraints.txt anew from the ranges in pyproject.toml
 	@.ci/lock $(VENV)
+
+texts: $(STAMP)  ## bring the message catalogues up to date with the code
+	@.ci/texts $(VENV)
 
 down: $(STAMP)  ## end the hub of DATA and its notebooks; homes stay
 	@$(BIN)/nbgpu down --data "$(DATA)"

@@ -37,7 +37,8 @@ def explain_failure(exception: BaseException | None, message: str | None) -> End
     error = getattr(exception, "nbgpu_error", None)
     if isinstance(error, Refusal):
         return Ending(why=error.text if isinstance(error.text, Text) else Text(str(error)))
-    return explain_end(f"failed start: {error or message or ''}".rstrip())
+    said = str(error or message or "")
+    return explain_end(f"failed start: {said}" if said else "")
 
 
 def _say(error: NbgpuError, translator: Translator) -> str:

@@ -7,7 +7,9 @@ is found through the handler that renders, of which the hub passes a bound metho
 import asyncio
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
@@ -31,6 +33,7 @@ def build_template_vars(desk: Desk) -> dict[str, object]:
         "span": _span,
         "time": Translator.time,
         "lang": _lang,
+        "quote": partial(quote, safe=""),
         "progress_texts": _progress_texts,
         "explain_failure": explain_failure,
         "sessions_of": pages.sessions_of,
