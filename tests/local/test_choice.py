@@ -8,6 +8,7 @@ from machine.conftest import FakeHost, fails
 from nbgpu.core.errors import EngineUnavailable, SettingsError, SetupError
 from nbgpu.machine import engine_choice, steps
 from nbgpu.machine.engine_choice import ensure_engine_of
+from nbgpu.machine.teardown import purge
 from nbgpu.settings import Settings
 from nbgpu.spawner.local_sessions import DEPLOYMENT_VARIABLE, SERVER_VARIABLE, SESSION_VARIABLE
 from nbgpu.wiring.deployment import open_deployment
@@ -67,6 +68,15 @@ def test_auto_where_the_engine_will_not_start_is_local(deployment, ran, monkeypa
     assert kind == "local"
     assert "dockerd ended with status 1" in said
     assert [titles[1] for titles in ran] == ["Docker engine", "Proxy"]
+
+
+def test_a_first_start_that_fails_can_be_purged_without_docker(deployment, monkeypatch):
+    monkeypatch.setattr(engine_choice, "set_up", lambda table: fails("no compiler")())
+    with pytest.raises(SetupError, match="no compiler"):
+        choose(deployment, "auto", FakeHost(environ=NOWHERE, root=False))
+    monkeypatch.setenv(*next(iter(NOWHERE.items())))
+    purge(deployment, lambda _: None)
+    assert not deployment.data.exists()
 
 
 def test_auto_does_not_hide_what_else_fails(deployment, monkeypatch):

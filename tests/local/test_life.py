@@ -261,3 +261,27 @@ async def test_cant_ask_is_never_gone(local):
     record.write_text(json.dumps(json.loads(text)))
     await ann.stop()
     assert local.left() == NOTHING
+
+
+async def test_a_home_is_deleted_with_what_a_program_locked(local):
+    ann = local.users["ann"]
+    await start(ann)
+    await ann.stop()
+    home = local.homes / f"{local.prefix}-home-ann"
+    (home / "locked" / "inner").mkdir(parents=True)
+    (home / "locked" / "inner" / "file").touch()
+    (home / "way-out").symlink_to(local.folder)
+    (home / "locked" / "inner").chmod(0)
+    (home / "locked").chmod(0o500)
+    for _ in range(2):
+        await ann.spawner.remove_home(home.name)
+    assert not home.exists()
+    assert local.folder.exists()
+
+
+async def test_ended_servers_leave_no_zombies(local):
+    ann = local.users["ann"]
+    await start(ann)
+    pids = local.processes()
+    await ann.stop()
+    assert [pid for pid in pids if str(pid) in os.listdir("/proc")] == []

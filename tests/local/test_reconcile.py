@@ -38,7 +38,9 @@ def hub() -> FakeHub:
 @pytest.fixture
 def reconciler(local, hub) -> Reconciler:
     audit = SqlAuditLog(local.site.leases._engine)
-    return Reconciler(leases=local.site.leases, fleet=local.sessions, hub=hub, audit=audit)
+    return Reconciler(
+        leases=local.site.leases, fleet=local.sessions, hub=hub, audit=audit, inventory=local.site.inventory
+    )
 
 
 async def run_server(local) -> str:

@@ -25,18 +25,26 @@ def ensure_engine_of(deployment: Deployment, settings: Settings, host: Host, say
         _check_nothing_runs(deployment, settings, recorded, wanted)
     if recorded is not None and wanted == "auto":
         wanted = recorded
-    if wanted == "local":
+
+    def take_local() -> None:  # before anything is made for it: what is then left can be purged without Docker
         check_local_address(settings.hub.address)
-    kind = bring_engine(host, wanted, say)
-    if kind == "local":
-        check_local_address(settings.hub.address)
+        record_engine(deployment, "local")
+
+    kind = bring_engine(host, wanted, say, on_local=take_local)
     record_engine(deployment, kind)
     return kind
 
 
-def bring_engine(host: Host, wanted: Wanted, say: Say, *, for_tests: bool = False) -> EngineKind:
-    """Set the machine up; "auto" takes processes where no Docker engine can be had, and says why. SetupError."""
+def bring_engine(
+    host: Host, wanted: Wanted, say: Say, *, for_tests: bool = False, on_local: Callable[[], None] = lambda: None
+) -> EngineKind:
+    """Set the machine up; "auto" takes processes where no Docker engine can be had, and says why. SetupError.
+
+    `on_local` is called before the machine is set up for processes.
+    """
     if wanted != "auto":
+        if wanted == "local":
+            on_local()
         set_up(steps(host, wanted, for_tests=for_tests))
         return wanted
     problems = engine.blockers(host)
@@ -50,6 +58,7 @@ def bring_engine(host: Host, wanted: Wanted, say: Say, *, for_tests: bool = Fals
     say("No Docker engine can be had here; servers run as processes of this account, for one person trying it out:")
     for problem in problems:
         say(f"  - {problem}")
+    on_local()
     set_up(steps(host, "local", for_tests=for_tests))
     return "local"
 

@@ -14,6 +14,7 @@ from requests.exceptions import RequestException
 
 from nbgpu.core.errors import EngineUnavailable, SetupError
 from nbgpu.machine.processes import end_hub
+from nbgpu.spawner.local_homes import delete_home
 from nbgpu.wiring.deployment import DEPLOYMENT_LABEL, Deployment, open_deployment
 from nbgpu.wiring.local import homes_folder, open_sessions, recorded_engine
 
@@ -52,7 +53,10 @@ def purge(deployment: Deployment, say: Say) -> None:
     check_deletable(deployment.data)
     take_down(deployment, say)
     if recorded_engine(deployment) == "local":
-        say(f"Homes: {_unlock(homes_folder(deployment))} deleted")
+        homes = list(homes_folder(deployment).glob("*"))
+        for home in homes:
+            delete_home(home)
+        say(f"Homes: {len(homes)} deleted")
     else:
         with _engine() as client:
             volumes = home_volumes(client, deployment)
@@ -71,13 +75,6 @@ def _end_processes(deployment: Deployment) -> int:
     with ThreadPoolExecutor(max_workers=16) as pool:
         list(pool.map(partial(sessions.end, grace=GRACE_SECONDS), found))
     return len(found)
-
-
-def _unlock(homes: Path) -> int:
-    """Let folders be deleted that a program left read-only; return how many homes there are."""
-    for folder, _, _ in os.walk(homes):
-        Path(folder).chmod(0o700)
-    return len(list(homes.iterdir())) if homes.exists() else 0
 
 
 def home_volumes(client: docker.DockerClient, deployment: Deployment) -> list[docker.models.volumes.Volume]:

@@ -21,6 +21,7 @@ from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, names
 from nbgpu.spawner.flavored import FlavoredSpawner
+from nbgpu.spawner.local_homes import delete_home, make_home
 from nbgpu.spawner.local_sessions import SERVER_VARIABLE, SESSION_VARIABLE, Record, Sessions
 from nbgpu.spawner.threads import in_thread
 
@@ -79,7 +80,7 @@ class LocalSpawner(FlavoredSpawner):
             self.desk.home_volume, self.user.name, names.home_volume_name(self.prefix, self.user.name)
         )
         home = Path(self.homes) / name
-        await in_thread(_make_home, home)
+        await in_thread(make_home, home)
         self.port = _find_port(self._given_ports)
         self._lease_environment = await in_thread(self._build_environment, lease, choice, home)
         record = await in_thread(
@@ -157,6 +158,10 @@ class LocalSpawner(FlavoredSpawner):
             self.api_token = token
         return _url(record)
 
+    async def remove_home(self, volume: str) -> None:
+        """Delete a home folder with all files in it. Idempotent."""
+        await in_thread(delete_home, Path(self.homes) / volume)
+
     async def clear_leftovers(self) -> None:
         """End what an earlier life of this server left."""
         for session_id in await in_thread(self.sessions.of_server, self.slug):
@@ -189,14 +194,6 @@ def _find_port(given: deque[int]) -> int:
         if port not in given:
             given.append(port)
             return port
-
-
-def _make_home(home: Path) -> None:
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        home.chmod(0o700)
-    except OSError as error:
-        raise EngineError(f"The home folder {home} can't be made: {error.strerror}.") from error
 
 
 def _read_tail(path: Path) -> bytes:

@@ -4,7 +4,7 @@ It is to the local engine what a container's shim is to Docker: it outlives the 
 log of bounded size, and writes down how the server ended. SPEC is JSON: the paths `record` and `log`, `log_bytes`,
 `cores` (CPU cores to run on, a list) and `identity`, which is copied to the record. Standard library only.
 
-The command's exit means that the record is written and the server was started; the keeper itself goes on behind it.
+Its output closes, with nothing said, once the record is written and the server was started; else it says why not.
 """
 
 import ctypes
@@ -100,16 +100,7 @@ def _keep(server: "subprocess.Popen[bytes]", log: BoundedLog) -> int:
 
 
 def main(spec: dict[str, Any], command: list[str]) -> None:
-    """Start the server, write the record, let the starter go, and keep the server."""
-    done, ready = os.pipe()
-    if os.fork():
-        os.close(ready)
-        answer = os.read(done, 4096)
-        if answer != b"ok":
-            raise SystemExit(answer.decode(errors="replace") or "The keeper ended at once.")
-        return
-    os.setsid()
-    os.close(done)
+    """Write the record, start the server, let the starter go, and keep the server."""
     _limit_self(spec["cores"])
     try:
         log = BoundedLog(Path(spec["log"]), spec["log_bytes"])
@@ -123,12 +114,10 @@ def main(spec: dict[str, Any], command: list[str]) -> None:
             preexec_fn=_limit_child,  # safe: there is one thread
         )
     except OSError as error:
-        os.write(ready, str(error).encode()[:4096])
-        raise SystemExit(1) from error
-    os.write(ready, b"ok")
-    os.close(ready)
-    for stream in (0, 1, 2):  # the hub's pipes
-        os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+        raise SystemExit(str(error)) from error
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
     code = _keep(server, log)
     write_record(Path(spec["record"]), {**record, "exit_code": code})
 

@@ -6,6 +6,7 @@ proves nothing: a process counts only if its environment names this deployment a
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ LOG_BYTES = 1_000_000  # a file; two are kept
 KILL_SECONDS = 5.0  # for the kernel to take away what was killed
 _START_SECONDS = 20
 _INTERVAL = 0.05
+_CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}  # the keepers that this process has started
 _KEEPER = Path(__file__).with_name("local_keeper.py")
 
 
@@ -79,22 +81,22 @@ class Sessions:
         paths = {"record": str(self.record_path(server)), "log": str(self.log_path(server))}
         spec = json.dumps({**paths, "log_bytes": LOG_BYTES, "cores": list(cores), "identity": identity})
         try:
-            done = subprocess.run(
+            keeper = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_KEEPER), spec, *command],
                 env={**environment, DEPLOYMENT_VARIABLE: self._deployment},
                 cwd=home,
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_START_SECONDS,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # neither the hub's end nor a terminal's Ctrl-C reaches it
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except OSError as error:
             raise EngineError(f"The server's process could not be started: {error}.") from error
+        _CHILDREN[keeper.pid] = keeper
+        complaint = _hear_out(keeper)
         record = self.read(server)
-        if done.returncode or record is None:
-            raise EngineError(f"The server's process could not be started: {done.stderr.strip()[-300:]}.")
+        if complaint or record is None:
+            raise EngineError(f"The server's process could not be started: {complaint[-300:]}.")
         return record
 
     # Find
@@ -160,6 +162,7 @@ class Sessions:
         if record is not None and seconds > 0:
             self._ask_to_end(record, seconds)
         self._kill(session_id)
+        _reap()
         if record is not None:
             self.record_path(record.server).unlink(missing_ok=True)
 
@@ -178,6 +181,26 @@ class Sessions:
             for pid in pids:
                 _signal(pid, signal.SIGKILL)
             time.sleep(_INTERVAL)
+
+
+def _hear_out(keeper: "subprocess.Popen[bytes]") -> str:
+    """Return what a keeper says before it closes its output: nothing when its server was started."""
+    said = b""
+    with keeper.stdout or open(os.devnull, "rb") as output:  # noqa: PTH123  # for the type only
+        while select.select([output], [], [], _START_SECONDS)[0]:
+            data = os.read(output.fileno(), 4096)
+            if not data:
+                return said.decode(errors="replace").strip()
+            said += data
+    keeper.kill()
+    return f"it was not within {_START_SECONDS} s"
+
+
+def _reap() -> None:
+    """Take the exit statuses of keepers that have ended; those of an earlier hub are init's."""
+    for pid, keeper in list(_CHILDREN.items()):
+        if keeper.poll() is not None:
+            _CHILDREN.pop(pid, None)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

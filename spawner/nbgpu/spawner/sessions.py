@@ -76,7 +76,7 @@ _ENDINGS: tuple[tuple[str, Text, Text | None], ...] = (
         _RETRY,
     ),
 )
-_EXIT = re.compile(r"(?:failed start: )?The container ended with exit code (-?\d+)")
+_EXIT = re.compile(r"(?:failed start: )?The (?:container|server) ended with exit code (-?\d+)")
 _LAST_WORDS = re.compile(r"\s*Last log lines: (.*)", re.DOTALL)
 
 
