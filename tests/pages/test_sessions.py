@@ -55,6 +55,7 @@ async def test_the_newest_session_is_shown(site):
 
 def test_a_refusal_speaks_the_language_of_who_started_and_of_who_reads():
     refusal = to_spawn_exception(NoCapacity(Text("All are in use.")), get_translator("zh-CN"))
+    assert refusal.jupyterhub_message == refusal.message
     assert (refusal.message, refusal.log_message, refusal.reason) == ("已全部占用。", "All are in use.", "capacity")
     ending = explain_failure(refusal, refusal.message)
     assert (str(ending.why), ending.advice) == ("All are in use.", None)

@@ -25,10 +25,12 @@ def to_spawn_exception(error: NbgpuError, translator: Translator) -> web.HTTPErr
     """
     if not isinstance(error, Refusal):
         return SpawnFault(error, translator)
+    said = translator.say(error.text)
     refusal: web.HTTPError = SpawnException(
-        translator.say(error.text), reason=error.reason, status_code=error.status_code, log_message=str(error)
+        said, reason=error.reason, status_code=error.status_code, log_message=str(error)
     )
     refusal.nbgpu_error = error
+    refusal.jupyterhub_message = said  # else the form shows the exception's own text, class name and all
     return refusal
 
 

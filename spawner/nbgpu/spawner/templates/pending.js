@@ -6,6 +6,7 @@
   const phases = [...element("phases").children];
   const stop = element("stop-server");
   const events = new EventSource(progress_url);
+  let stopping = false;
 
   // What the start says comes with its template; what the hub says is known by its English.
   const read = (event) => {
@@ -72,7 +73,7 @@
   };
   events.onmessage = (message) => {
     // The hub calls a cancelled start "ready" until it has ended it; the answer to our DELETE says how it went.
-    if (stop.disabled) return;
+    if (stopping) return;
     const event = JSON.parse(message.data);
     if (event.progress !== undefined) {
       bar.style.width = `${event.progress}%`;
@@ -93,7 +94,9 @@
   };
 
   stop.addEventListener("click", async () => {
-    stop.disabled = true;
+    if (stopping) return;
+    stopping = true;
+    stop.setAttribute("aria-disabled", "true"); // one that is disabled would lose the focus
     show(texts.stopping);
     const response = await fetch(server_url, {
       method: "DELETE",
@@ -104,7 +107,8 @@
       end(texts.stopped);
     } else {
       show(texts.not_stopped);
-      stop.disabled = false;
+      stopping = false;
+      stop.removeAttribute("aria-disabled");
     }
   });
 })();
