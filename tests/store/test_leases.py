@@ -53,12 +53,14 @@ def test_a_server_has_one_session_at_a_time(store, devices, choose):
     assert len(store.open_leases()) == 2
 
 
-def test_releasing_a_server_frees_whatever_it_held(store, devices, choose):
-    store.acquire(ANN, choose(gpus=2), IMAGE, devices)
+def test_a_servers_open_lease_is_found(store, devices, choose):
+    lease = store.acquire(ANN, choose(gpus=2), IMAGE, devices)
     store.acquire(BOB, choose(), IMAGE, devices)
-    assert store.release_server(ANN, "left over") == 1
-    assert store.release_server(ANN, "left over") == 0
-    assert [lease.server for lease in store.open_leases()] == [BOB]
+    assert store.find_server(ANN) == lease
+    assert store.held_devices() == {"GPU-0", "GPU-1", "GPU-2"}
+    store.release(lease.session_id, "stopped")
+    assert store.find_server(ANN) is None
+    assert store.held_devices() == {"GPU-2"}
 
 
 def test_activating_an_ended_session_does_not_open_it_again(store, devices, choose):

@@ -41,8 +41,11 @@ class LeaseStore(Protocol):
     def release(self, session_id: str, reason: str) -> bool:
         """Give the devices back; False if they were already. Idempotent."""
 
-    def release_server(self, server: ServerRef, reason: str) -> int:
-        """Give back whatever the server still holds; return how many leases that ended. Idempotent."""
+    def find_server(self, server: ServerRef) -> Lease | None:
+        """Return a server's open lease."""
+
+    def held_devices(self) -> frozenset[str]:
+        """Return the UUIDs of all devices in open leases."""
 
     def drop_device(self, session_id: str, device_uuid: str) -> bool:
         """Take a device that is gone out of a session's open lease, which goes on; False if it was not in it."""

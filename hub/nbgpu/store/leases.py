@@ -1,10 +1,11 @@
 """The lease store: places a claim and writes its lease in one transaction, so that no two can take one slot."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Engine, func, select, text, update
+from sqlalchemy import ColumnElement, Engine, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, selectinload
 
@@ -43,9 +44,9 @@ class SqlLeaseStore:
                 if self._engine.dialect.name == "postgresql":
                     db.execute(text(f"SELECT pg_advisory_xact_lock({_ALLOCATION_LOCK})"))
                 allocation = _place(db, choice, devices)
-                row = _build_row(server, choice, image_id, allocation, self._clock())
-                db.add(row)
-                return _to_lease(row)
+                lease = _build_lease(server, choice, image_id, allocation, self._clock())
+                _write(db, lease)
+                return lease
         except IntegrityError as error:
             raise StoreError(f"{server} has a session that is not ended yet. Try again in a minute.") from error
 
@@ -71,9 +72,24 @@ class SqlLeaseStore:
         """Give the devices back; False if they were already. Idempotent."""
         return self._release(reason, SessionRow.session_id == session_id) > 0
 
-    def release_server(self, server: ServerRef, reason: str) -> int:
-        """Give back whatever the server still holds; return how many leases that ended. Idempotent."""
-        return self._release(reason, SessionRow.username == server.username, SessionRow.servername == server.servername)
+    def find_server(self, server: ServerRef) -> Lease | None:
+        """Return a server's open lease."""
+        with unit_of_work(self._engine) as db:
+            row = db.scalars(
+                select(SessionRow)
+                .where(
+                    SessionRow.username == server.username,
+                    SessionRow.servername == server.servername,
+                    SessionRow.released_at.is_(None),
+                )
+                .options(selectinload(SessionRow.slots))
+            ).first()
+            return _to_lease(row) if row is not None else None
+
+    def held_devices(self) -> frozenset[str]:
+        """Return the UUIDs of all devices in open leases."""
+        with unit_of_work(self._engine) as db:
+            return frozenset(db.scalars(select(LeaseRow.device_uuid).where(LeaseRow.released_at.is_(None))))
 
     def drop_device(self, session_id: str, device_uuid: str) -> bool:
         """Take a device that is gone out of a session's open lease, which goes on; False if it was not in it."""
@@ -153,22 +169,41 @@ def _place(db: Session, choice: Choice, devices: tuple[Device, ...]) -> Allocati
     return allocation
 
 
-def _build_row(server: ServerRef, choice: Choice, image_id: str, allocation: Allocation, now: datetime) -> SessionRow:
-    return SessionRow(
+def _build_lease(server: ServerRef, choice: Choice, image_id: str, allocation: Allocation, now: datetime) -> Lease:
+    return Lease(
         session_id=str(uuid4()),
-        username=server.username,
-        servername=server.servername,
+        server=server,
         flavor=choice.flavor.slug,
         image=choice.image,
         image_id=image_id,
         price_per_hour=choice.flavor.price_per_hour,
         state=LeaseState.PENDING,
+        allocation=allocation,
         created_at=now,
-        slots=[
-            LeaseRow(position=position, device_uuid=slot.device_uuid, slot=slot.slot, slots=slot.slots)
-            for position, slot in enumerate(allocation.slots)
-        ],
     )
+
+
+def _write(db: Session, lease: Lease) -> None:
+    """Insert a new lease's rows: as plain statements, which cost a third of the ORM's unit of work."""
+    db.execute(
+        insert(SessionRow).values(
+            session_id=lease.session_id,
+            username=lease.server.username,
+            servername=lease.server.servername,
+            flavor=lease.flavor,
+            image=lease.image,
+            image_id=lease.image_id,
+            price_per_hour=lease.price_per_hour,
+            state=lease.state,
+            created_at=lease.created_at,
+        )
+    )
+    if lease.allocation.slots:
+        rows = [
+            {"session_id": lease.session_id, "position": position, **asdict(slot)}
+            for position, slot in enumerate(lease.allocation.slots)
+        ]
+        db.execute(insert(LeaseRow), rows)
 
 
 def _to_lease(row: SessionRow) -> Lease:

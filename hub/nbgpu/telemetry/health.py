@@ -1,10 +1,16 @@
 """The inventory as it may be leased: devices with leftovers are held back until they are clean."""
 
 import logging
+import math
+import threading
+import time
+from datetime import UTC, datetime
 
 from nbgpu.core.devices import InventorySnapshot, UsageSample
 from nbgpu.core.health import quarantine_used
 from nbgpu.core.ports import Inventory, LeaseStore
+
+READINGS_LAST = 1.0  # seconds: many starts at once ask the driver once
 
 log = logging.getLogger("nbgpu.health")
 
@@ -15,19 +21,39 @@ class CheckedInventory:
     def __init__(self, inventory: Inventory, leases: LeaseStore) -> None:
         self._inventory = inventory
         self._leases = leases
+        self._lock = threading.Lock()
+        self._read_at = -math.inf
+        self._snapshot = InventorySnapshot(datetime.min.replace(tzinfo=UTC))
+        self._samples: tuple[UsageSample, ...] = ()
         self._told: frozenset[tuple[str, str]] = frozenset()  # problems that the log has already
 
     def snapshot(self) -> InventorySnapshot:
-        """Return all devices; one in use without a lease has a problem."""
-        snapshot = self._inventory.snapshot()
-        if snapshot.problem is not None:
-            return snapshot
-        samples = self._inventory.sample()
-        # Leases are read last: a device that was leased since the readings counts as held.
-        held = {uuid for lease in self._leases.open_leases() for uuid in lease.allocation.device_uuids}
-        checked = quarantine_used(snapshot, samples, held)
+        """Return all devices; one in use without a lease has a problem. Readings are at most a second old.
+
+        An old reading may show what a server that just ended had in use: nothing is held back without a fresh one.
+        """
+        with self._lock:
+            fresh = self._read_if_older(READINGS_LAST)
+            checked = self._check()
+            if not fresh and checked.devices != self._snapshot.devices:
+                self._read_if_older(0)
+                checked = self._check()
         self._tell(checked)
         return checked
+
+    def _read_if_older(self, seconds: float) -> bool:
+        """Read the driver unless the last readings are younger than that; whether it was read."""
+        now = time.monotonic()
+        if now - self._read_at <= seconds:
+            return False
+        self._snapshot = self._inventory.snapshot()
+        self._samples = () if self._snapshot.problem is not None else self._inventory.sample()
+        self._read_at = now
+        return True
+
+    def _check(self) -> InventorySnapshot:
+        # Leases are read last: a device that was leased since the readings counts as held.
+        return quarantine_used(self._snapshot, self._samples, self._leases.held_devices())
 
     def sample(self) -> tuple[UsageSample, ...]:
         """Return one reading of each device."""

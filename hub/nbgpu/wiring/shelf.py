@@ -1,6 +1,8 @@
 """The catalogue's images on the spawn page: which of them the deployment's engine can start."""
 
+import math
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from nbgpu.spawner.cards import ImageView
 
 LOCAL_IMAGE = "base"  # the one image whose packages the environment of local servers has
 
+FOUND_LASTS = 2.0  # seconds
+
 
 class DockerShelf:
     """The catalogue's images in the engine."""
@@ -20,10 +24,21 @@ class DockerShelf:
     def __init__(self, client: DockerClient, catalog: Catalog) -> None:
         self._client = client
         self._catalog = catalog
+        self._known: dict[str, tuple[float, str]] = {}  # slug -> when it was found, id
 
     def find_id(self, slug: str) -> str | None:
-        """Return the id to start an image from, None when it is not built."""
-        return find_image_id(self._client, slug)
+        """Return the id to start an image from, None when it is not built.
+
+        What was found is believed for a moment: many starts at once ask Docker once. An id never changes its meaning,
+        and an image that was removed meanwhile is refused by Docker itself.
+        """
+        found_at, known = self._known.get(slug, (-math.inf, ""))
+        if time.monotonic() - found_at < FOUND_LASTS:
+            return known
+        found = find_image_id(self._client, slug)
+        if found is not None and slug in self._catalog.images:
+            self._known[slug] = (time.monotonic(), found)
+        return found
 
     def views(self) -> tuple[ImageView, ...]:
         """Return all images as people read them: what is built by its labels, the rest by the catalogue."""

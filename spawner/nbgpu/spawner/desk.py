@@ -11,7 +11,7 @@ from typing import Protocol
 from nbgpu.core.devices import Device
 from nbgpu.core.errors import ImageMissing, InvalidOptions, NoCapacity, NotAllowed
 from nbgpu.core.homes import OnDelete
-from nbgpu.core.leases import Lease, LeaseState, ServerRef
+from nbgpu.core.leases import Lease, ServerRef
 from nbgpu.core.menu import IMAGE_KEY, Choice, Menu, parse_options
 from nbgpu.core.ports import AuditLog, Homes, Inventory, LeaseStore
 from nbgpu.core.texts import Text
@@ -114,12 +114,9 @@ class Desk:
         known = self._inventory.snapshot().by_uuid
         return tuple(known[uuid] for uuid in lease.allocation.device_uuids if uuid in known)
 
-    def find_running(self, server: ServerRef, choice: Choice) -> Lease | None:
-        """Return the server's open lease if its container was started, with just this choice, and not told to end."""
-        for lease in self._leases.open_leases():
-            if lease.server == server and lease.state is LeaseState.ACTIVE:
-                return lease if (lease.flavor, lease.image) == (choice.flavor.slug, choice.image) else None
-        return None
+    def find_open(self, server: ServerRef) -> Lease | None:
+        """Return the lease that an earlier life of the server still has."""
+        return self._leases.find_server(server)
 
     def home_volume(self, username: str, proposed: str) -> str:
         """Return the name of the user's home volume: as it was first named, else as proposed."""
@@ -145,10 +142,6 @@ class Desk:
     def release(self, session_id: str, reason: str) -> bool:
         """Give the devices back; False if they were already."""
         return self._leases.release(session_id, reason)
-
-    def release_server(self, server: ServerRef, reason: str) -> int:
-        """Give back whatever an earlier, broken life of the server still holds."""
-        return self._leases.release_server(server, reason)
 
     def view(self, groups: frozenset[str], last_options: object) -> MenuView:
         """Return the menu as it is now. Raises NotAllowed when no flavor is open to the person."""

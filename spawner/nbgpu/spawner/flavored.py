@@ -14,7 +14,7 @@ from traitlets import Callable as CallableTrait
 from traitlets import Float, Unicode, default
 
 from nbgpu.core.errors import EngineError, EngineUnavailable, InvalidOptions, NbgpuError, NotAllowed, Refusal
-from nbgpu.core.leases import Lease, ServerRef
+from nbgpu.core.leases import Lease, LeaseState, ServerRef
 from nbgpu.core.menu import Choice, parse_options
 from nbgpu.core.texts import Text
 from nbgpu.spawner.desk import Desk
@@ -181,11 +181,13 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
 
     async def _start_in_phases(self) -> str:
         choice = self._take_choice()
-        taken_up = await self._take_up(choice)
+        earlier = await in_thread(self.desk.find_open, self.server_ref)
+        taken_up = await self._take_up(earlier, choice) if earlier is not None else None
         if taken_up is not None:
             return taken_up
         await self.clear_leftovers()
-        await in_thread(self.desk.release_server, self.server_ref, "left over by an earlier start")
+        if earlier is not None:
+            await in_thread(self.desk.release, earlier.session_id, "left over by an earlier start")
         self._feed.report(Phase.LEASE, Report.leasing(choice.flavor.display_name))
         lease = await in_thread(self.desk.acquire, self.server_ref, choice, self.group_names)
         self._take(lease)
@@ -204,11 +206,12 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
     def _report_place(self, place: int) -> None:
         self._feed.report(Phase.QUEUE, Report.queued(place))
 
-    async def _take_up(self, choice: Choice) -> str | None:
+    async def _take_up(self, lease: Lease, choice: Choice) -> str | None:
         """Return the URL of this server where it runs already, as asked for, and only the hub had lost it."""
-        lease = await in_thread(self.desk.find_running, self.server_ref, choice)
-        url = await self.take_up(lease) if lease is not None else None
-        if lease is None or url is None:
+        if lease.state is not LeaseState.ACTIVE or (lease.flavor, lease.image) != (choice.flavor.slug, choice.image):
+            return None
+        url = await self.take_up(lease)
+        if url is None:
             return None
         self._take(lease)
         self._feed.report(Phase.SERVER, Report.TAKING_UP)
