@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import docker
 import httpx
@@ -159,8 +159,8 @@ class Deployment:
     # Users and servers
 
     def add_user(self, name: str, *groups: str) -> str:
-        """Make a user, in groups that are made as well; return the name."""
-        self.api.post(f"/users/{name}").raise_for_status()
+        """See that a user is there, in groups that are made as well; return the name."""
+        assert self.api.post(f"/users/{name}").status_code in (httpx.codes.CREATED, httpx.codes.CONFLICT)
         for group in groups:
             self.api.post(f"/groups/{group}")  # 409 when it is there
             self.api.post(f"/groups/{group}/users", json={"users": [name]}).raise_for_status()
@@ -275,6 +275,9 @@ class Deployment:
             self.engine.close()
 
 
+D = TypeVar("D", bound=Deployment)
+
+
 def _server_path(user: str, server: str) -> str:
     return f"/users/{user}/servers/{server}" if server else f"/users/{user}/server"
 
@@ -282,7 +285,13 @@ def _server_path(user: str, server: str) -> str:
 @contextlib.contextmanager
 def deployed(data: Path, settings: Path) -> Iterator[Deployment]:
     """Run a deployment for a while; afterwards nothing of it is left, in Docker or on disk."""
-    deployment = Deployment(data, settings)
+    with running(Deployment(data, settings)) as deployment:
+        yield deployment
+
+
+@contextlib.contextmanager
+def running(deployment: D) -> Iterator[D]:
+    """Start a deployment, and end it so that nothing is left of it."""
     try:
         deployment.start()
         prefix = deployment.prefix
@@ -292,4 +301,4 @@ def deployed(data: Path, settings: Path) -> Iterator[Deployment]:
     with contextlib.closing(docker.from_env(timeout=30)) as engine:
         left = [*engine.containers.list(all=True, ignore_removed=True), *engine.networks.list(), *engine.volumes.list()]
         assert [each.name for each in left if each.name.startswith(f"{prefix}-")] == []
-    assert not data.exists()
+    assert not deployment.data.exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 import docker
 from docker import DockerClient
 from docker.errors import DockerException
+from requests.exceptions import RequestException
 from sqlalchemy import Engine
 
 from nbgpu.core.errors import EngineUnavailable
@@ -23,6 +24,7 @@ from nbgpu.nvml.simulator.state import SimulatedDriver
 from nbgpu.settings import Settings
 from nbgpu.spawner.desk import Desk, ImageShelf
 from nbgpu.spawner.device_access import DeviceAccess, SimulatedAccess, ToolkitAccess
+from nbgpu.spawner.docker_calls import LateClient
 from nbgpu.spawner.fleet import DockerFleet
 from nbgpu.spawner.local_devices import ProcessAccess
 from nbgpu.spawner.turnstile import Turnstile
@@ -32,7 +34,7 @@ from nbgpu.telemetry.hub_api import HubApi
 from nbgpu.telemetry.reconciler import Reconciler
 from nbgpu.wiring.deployment import Deployment
 from nbgpu.wiring.local import PYTHON_VARIABLE, engine_of, hub_port, open_sessions
-from nbgpu.wiring.network import ensure_network
+from nbgpu.wiring.network import find_gateway
 from nbgpu.wiring.shelf import DockerShelf, LocalShelf
 
 HUB_API_PORT = 8081  # on the gateway of the deployment's own network
@@ -51,10 +53,13 @@ class Adapters:
     @cached_property
     def docker(self) -> DockerClient:
         """The engine. Raises EngineUnavailable."""
-        seconds = self.settings.engine.call_timeout.total_seconds()
+        return self.connect(self.settings.engine.call_timeout.total_seconds())
+
+    def connect(self, timeout: float) -> DockerClient:
+        """Return a client whose calls take at most `timeout` seconds; its first one is made here. EngineUnavailable."""
         try:
-            return docker.from_env(timeout=seconds, max_pool_size=self.settings.engine.calls)
-        except DockerException as error:
+            return docker.from_env(timeout=timeout, max_pool_size=self.settings.engine.calls)
+        except (DockerException, RequestException) as error:
             raise EngineUnavailable(f"Docker does not answer: {error}") from error
 
     @cached_property
@@ -84,10 +89,10 @@ class Adapters:
 
     @cached_property
     def hub_url(self) -> str:
-        """Where the hub listens for servers: on their network's gateway, or on loopback."""
+        """Where the hub listens for servers: on their network's gateway, or on loopback. Raises EngineError."""
         if self.is_local:
             return f"http://127.0.0.1:{hub_port(self.deployment)}"
-        return f"http://{ensure_network(self.docker, self.deployment)}:{HUB_API_PORT}"
+        return f"http://{find_gateway(self.connect, self.deployment)}:{HUB_API_PORT}"
 
     @cached_property
     def is_local(self) -> bool:
@@ -97,14 +102,16 @@ class Adapters:
     @cached_property
     def fleet(self) -> Fleet:
         """What runs of this deployment."""
-        return open_sessions(self.deployment) if self.is_local else DockerFleet(self.docker.api, self.deployment.prefix)
+        if self.is_local:
+            return open_sessions(self.deployment)
+        return DockerFleet(LateClient(lambda: self.docker.api), self.deployment.prefix)
 
     @cached_property
     def images(self) -> ImageShelf:
         """The images that servers can start with."""
         if self.is_local:
             return LocalShelf(self.catalog, Path(os.environ.get(PYTHON_VARIABLE, sys.executable)))
-        return DockerShelf(self.docker, self.catalog)
+        return DockerShelf(LateClient(lambda: self.docker), self.catalog)
 
     @cached_property
     def reconciler(self) -> Reconciler:

@@ -1,5 +1,8 @@
 """The Docker network of a deployment's servers. The hub listens on its gateway, so that only they reach it there."""
 
+import socket
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from docker import DockerClient
@@ -11,6 +14,41 @@ from nbgpu.wiring.deployment import DEPLOYMENT_LABEL, Deployment
 
 # Servers of different people share the network but can't talk to each other over it.
 _OPTIONS = {"com.docker.network.bridge.enable_icc": "false"}
+
+
+_SHORT = 5.0  # seconds; while the hub waits at its start, no notebook is reached either
+_LONG = 30.0
+
+
+def find_gateway(connect: Callable[[float], DockerClient], deployment: Deployment) -> str:
+    """Return the gateway of the deployment's network: as Docker says, else the one that it had last time.
+
+    Notebooks run on while Docker is away, and a hub that starts then has to serve them. `connect` takes the time
+    limit of the client's calls. Raises EngineError: nothing is remembered, or this machine no longer has the address.
+    """
+    file = deployment.data / "gateway"
+    remembered = file.read_text().strip() if file.exists() else ""
+    try:
+        with closing(connect(_SHORT if remembered else _LONG)) as client:
+            gateway = ensure_network(client, deployment)
+    except EngineUnavailable:
+        if not (remembered and _is_ours(remembered)):
+            raise
+        return remembered
+    if gateway != remembered:
+        draft = file.with_suffix(".new")
+        draft.write_text(f"{gateway}\n")
+        draft.replace(file)
+    return gateway
+
+
+def _is_ours(address: str) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def ensure_network(client: DockerClient, deployment: Deployment) -> str:

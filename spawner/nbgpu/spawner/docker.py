@@ -16,7 +16,7 @@ from docker.errors import APIError
 from dockerspawner import DockerSpawner
 from traitlets import Integer, Unicode, default
 
-from nbgpu.core.errors import NameTaken
+from nbgpu.core.errors import EngineUnavailable, NameTaken
 from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, docker_calls, names
@@ -63,11 +63,16 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
 
     def _docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Make one call; the client's own timeout bounds it. Raises APIError for an answer, else EngineUnavailable."""
-        return docker_calls.call(self.client, method, *args, **kwargs)
+        return docker_calls.call(self._late_client, method, *args, **kwargs)
 
     async def _in_pool(self, function: Callable[..., T], *args: Any) -> T:
         """Run one of `docker_calls` in the pool."""
-        return await asyncio.get_running_loop().run_in_executor(self.executor, function, self.client, *args)
+        return await asyncio.get_running_loop().run_in_executor(self.executor, function, self._late_client, *args)
+
+    @property
+    def _late_client(self) -> docker_calls.LateClient:
+        """The client, made in the pool: making it asks the engine, for which the event loop must not wait."""
+        return docker_calls.LateClient(lambda: self.client)
 
     # Start
 
@@ -155,12 +160,19 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
             return
         try:
             if not now:
-                await self.docker("stop", self.object_id, timeout=self.stop_timeout)
+                await self._ask_to_end()
             await self._in_pool(docker_calls.remove, self.object_id)
         except APIError as error:
             if error.status_code != requests.codes.not_found:
                 raise docker_calls.to_engine_error(error) from error
         self.object_id = ""
+
+    async def _ask_to_end(self) -> None:
+        """Give the server time to end by itself; where that fails, the removal by force that follows still can."""
+        try:
+            await self.docker("stop", self.object_id, timeout=self.stop_timeout)
+        except (APIError, EngineUnavailable) as error:
+            self.log.warning("Docker did not stop %s, it is removed by force: %s", self.object_name, error)
 
     async def take_up(self, lease: Lease) -> str | None:
         """Take up the container of an open lease where it still runs; return its URL, else None."""

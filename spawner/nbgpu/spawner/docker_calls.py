@@ -4,6 +4,7 @@ All of them block, for at most the client's own time limit a call.
 """
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import requests
@@ -17,6 +18,17 @@ _PLAIN_WORDS = {
     "Install nvidia-container-toolkit and restart Docker.",
     "driver/library version mismatch": "The NVIDIA driver was updated while it was in use. Restart this machine.",
 }
+
+
+class LateClient:
+    """A client that is made when it is first used: making one asks the engine, which may not answer yet."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        """Take what returns the client, the same one each time; it may raise."""
+        self._make = make
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._make(), name)
 
 
 def call(client: Any, method: str, *args: Any, **kwargs: Any) -> Any:

@@ -23,9 +23,10 @@ from nbgpu.spawner.form import render_form
 from nbgpu.spawner.i18n import Translator, translator_for
 from nbgpu.spawner.progress import Phase, ProgressFeed, Report
 from nbgpu.spawner.readiness import wait_until_ready
-from nbgpu.spawner.threads import in_thread
+from nbgpu.spawner.threads import asking, in_thread, only_asking
 
 _LONGEST_WAIT = 3600  # seconds: JupyterHub's own limit, which counts the wait for a turn, is this much longer
+_LONGEST_QUESTION = 1.5  # seconds
 _STATE_KEYS = ("session_id", "flavor", "image_slug", "image_id")
 
 
@@ -50,6 +51,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         self._work: asyncio.Task[str] | None = None
         self._feed = ProgressFeed()
         self._last_translator: Translator | None = None
+        self._question: tuple[str, asyncio.Task[str | None] | None] = ("", None)
 
     # Engine
 
@@ -134,7 +136,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         """
         self._choice = None
         try:
-            self._choice = await asyncio.to_thread(self.desk.admit, user_options, self.group_names)
+            self._choice = await only_asking(self.desk.admit, user_options, self.group_names)
         except NbgpuError as error:
             self._admission_error = error
             if isinstance(error, InvalidOptions | NotAllowed):
@@ -189,7 +191,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         if earlier is not None:
             await in_thread(self.desk.release, earlier.session_id, "left over by an earlier start")
         self._feed.report(Phase.LEASE, Report.leasing(choice.flavor.display_name))
-        lease = await in_thread(self.desk.acquire, self.server_ref, choice, self.group_names)
+        lease = await asking(self.desk.acquire, self.server_ref, choice, self.group_names)
         self._take(lease)
         async with self.desk.turnstile.turn(self._report_place), asyncio.timeout(self.launch_timeout):
             return await self._launch(lease, choice)
@@ -236,6 +238,8 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
             await self._give_up()
             return
         await self._release(reason)
+        if isinstance(error, EngineUnavailable) and self.session_id:
+            self.desk.doubt(self.session_id)  # a call without an answer may have had its effect
 
     async def _give_up(self) -> None:
         """Leave a session that can't be ended now to the reconciler."""
@@ -254,7 +258,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         if not self.session_id:
             return 0
         try:
-            end = await self.find_end()
+            end = await self._ask_for_end()
         except EngineUnavailable as error:
             self.log.warning("Can't ask about %s, taken as running: %s", self._log_name, error)
             return None
@@ -262,6 +266,21 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
             # JupyterHub won't call stop() on a dead server: this is the place to give its devices back.
             await self.stop(now=True, reason=end)
         return end
+
+    async def _ask_for_end(self) -> str | None:
+        """Return what `find_end` does, if it does so soon; who asks again meanwhile waits for the same answer.
+
+        The hub's home page and each start wait for this, so an engine that hangs must not make them hang as well.
+        """
+        session_id, question = self._question
+        if question is None or question.done() or session_id != self.session_id:
+            question = asyncio.ensure_future(self.find_end())
+            question.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody waits
+            self._question = self.session_id, question
+        done, _ = await asyncio.wait([question], timeout=_LONGEST_QUESTION)
+        if not done:
+            raise EngineUnavailable(f"no answer within {_LONGEST_QUESTION:g} s")
+        return question.result()
 
     async def stop(self, now: bool = False, reason: str = "stopped") -> None:  # noqa: FBT001, FBT002 - JupyterHub's signature
         """End the server and give its devices back once that is certain."""
@@ -323,7 +342,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
 async def render_options_form(spawner: FlavoredSpawner) -> str:
     """Return the inside of the spawn form: the cards and images as they are now."""
     try:
-        view = await asyncio.to_thread(spawner.desk.view, spawner.group_names, spawner.orm_spawner.user_options or {})
+        view = await only_asking(spawner.desk.view, spawner.group_names, spawner.orm_spawner.user_options or {})
     except NbgpuError as error:
         raise to_spawn_exception(error, spawner.translator) from None
     return render_form(view, spawner.translator)
