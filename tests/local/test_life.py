@@ -14,7 +14,7 @@ import pytest
 from nbgpu.core.errors import EngineUnavailable
 from nbgpu.core.leases import LeaseState
 from nbgpu.spawner.local import choose_cores, describe_end
-from nbgpu.spawner.local_processes import read_environment, start_ticks
+from nbgpu.spawner.local_processes import PROC, read_environment, start_ticks
 from support.site import until
 from support.users import start
 
@@ -284,4 +284,4 @@ async def test_ended_servers_leave_no_zombies(local):
     await start(ann)
     pids = local.processes()
     await ann.stop()
-    assert [pid for pid in pids if str(pid) in os.listdir("/proc")] == []
+    assert not {f"/proc/{pid}" for pid in pids} & set(map(str, PROC.iterdir()))
