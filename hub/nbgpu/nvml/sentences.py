@@ -3,27 +3,35 @@
 The codes are NVML's, as in its reference ("nvmlReturn_t").
 """
 
+from nbgpu.core.texts import mark
+
 _DRIVER = {
-    4: "This process may not use the NVIDIA driver: check the permissions of /dev/nvidiactl and /dev/nvidia*.",
-    9: "The NVIDIA driver is not loaded: install it, or load it with `modprobe nvidia`.",
-    10: "The NVIDIA driver does not answer in time: restart this machine if this lasts.",
-    12: "The NVIDIA driver's library libnvidia-ml.so.1 is not found: install the driver, or on a container host "
-    "the NVIDIA container toolkit.",
-    13: "The NVIDIA driver's library is too old for this program: update the driver.",
-    17: "The operating system keeps this process from the NVIDIA driver (cgroup or container rules).",
-    18: "The NVIDIA driver was updated: restart this machine to use its GPUs again.",
-    999: "The NVIDIA driver answers with an unknown error. In a container this comes after `systemctl daemon-reload` "
-    "on the host: save your work and start the server again. On the host: restart the machine if it lasts.",
+    4: mark("This process may not use the NVIDIA driver: check the permissions of /dev/nvidiactl and /dev/nvidia*."),
+    9: mark("The NVIDIA driver is not loaded: install it, or load it with `modprobe nvidia`."),
+    10: mark("The NVIDIA driver does not answer in time: restart this machine if this lasts."),
+    12: mark(
+        "The NVIDIA driver's library libnvidia-ml.so.1 is not found: install the driver, or on a container host "
+        "the NVIDIA container toolkit."
+    ),
+    13: mark("The NVIDIA driver's library is too old for this program: update the driver."),
+    17: mark("The operating system keeps this process from the NVIDIA driver (cgroup or container rules)."),
+    18: mark("The NVIDIA driver was updated: restart this machine to use its GPUs again."),
+    999: mark(
+        "The NVIDIA driver answers with an unknown error. In a container this comes after `systemctl daemon-reload` "
+        "on the host: save your work and start the server again. On the host: restart the machine if it lasts."
+    ),
 }
 
 _DEVICE = {
-    4: "This GPU may not be used by this process: check the permissions of /dev/nvidia*.",
-    8: "This GPU lacks external power: check its power cables.",
-    11: "This GPU's interrupts do not arrive: check the kernel log.",
-    15: "This GPU is lost: it fell off the bus or was shut down. Restart this machine; see `dmesg | grep Xid`.",
-    16: "This GPU needs a reset: stop what uses it, then run `nvidia-smi --gpu-reset`, or restart this machine.",
-    999: "This GPU answers with an unknown error. In a container this comes after `systemctl daemon-reload` on the "
-    "host: save your work and start the server again. On the host: see `dmesg | grep Xid`.",
+    4: mark("This GPU may not be used by this process: check the permissions of /dev/nvidia*."),
+    8: mark("This GPU lacks external power: check its power cables."),
+    11: mark("This GPU's interrupts do not arrive: check the kernel log."),
+    15: mark("This GPU is lost: it fell off the bus or was shut down. Restart this machine; see `dmesg | grep Xid`."),
+    16: mark("This GPU needs a reset: stop what uses it, then run `nvidia-smi --gpu-reset`, or restart this machine."),
+    999: mark(
+        "This GPU answers with an unknown error. In a container this comes after `systemctl daemon-reload` on the "
+        "host: save your work and start the server again. On the host: see `dmesg | grep Xid`."
+    ),
 }
 
 

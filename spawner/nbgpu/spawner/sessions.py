@@ -71,6 +71,12 @@ _ENDINGS: tuple[tuple[str, Text, Text | None], ...] = (
         Text("Files in your home folder are kept. Start it again."),
     ),
     (
+        r"(failed start: )?The server was killed",
+        Text("It was killed: by somebody, or because memory (RAM) ran out."),
+        _RETRY,
+    ),
+    (r"(failed start: )?The server ended with signal", Text("It was ended by a signal from outside."), _RETRY),
+    (
         r"failed start: The server did not answer within",
         Text("It did not answer in time and was ended."),
         _RETRY,
