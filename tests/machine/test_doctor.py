@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import requests
 
-from nbgpu.core.devices import Device, InventorySnapshot
+from nbgpu.core.devices import Device
 from nbgpu.core.errors import HubUnavailable
 from nbgpu.core.menu import Menu
 from nbgpu.core.reconcile import Finding as Disagreement
@@ -44,6 +44,7 @@ def site(tmp_path):
     database = open_database(deployment.database_url)
     yield SimpleNamespace(
         deployment=deployment,
+        is_local=False,
         inventory=FixedInventory((A100,)),
         docker=Engine(),
         database=database,
@@ -114,9 +115,7 @@ def test_clocks_must_agree(site, theirs, level):
     assert checks.check_clock(site).level is level
 
 
-@pytest.mark.parametrize(
-    ("free", "level"), [(50 * 2**30, Level.OK), (5 * 2**30, Level.WARN), (2**29, Level.FAIL)]
-)
+@pytest.mark.parametrize(("free", "level"), [(50 * 2**30, Level.OK), (5 * 2**30, Level.WARN), (2**29, Level.FAIL)])
 def test_disk_must_be_left(site, monkeypatch, free, level):
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     assert checks.check_disk(site).level is level
@@ -184,3 +183,10 @@ def test_what_cant_be_checked_is_a_finding_and_the_rest_goes_on(site):
     assert levels[Subject.DOCKER] is levels[Subject.DISK] is Level.FAIL
     assert levels[Subject.DATABASE] is Level.OK
     assert not report.healthy
+
+
+def test_without_docker_nothing_of_docker_is_looked_at(site):
+    site.is_local, site.docker = True, None
+    report = examine(site)
+    assert [finding.subject for finding in report.findings] == ["driver", "hub", "disk", "database", "secrets"]
+    assert report.healthy

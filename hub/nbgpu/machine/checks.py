@@ -164,9 +164,10 @@ def _parse_time(stamp: str) -> datetime:
 
 def check_disk(site: Adapters) -> Finding:
     """Whether there is room for data, images and homes."""
-    with _docker_errors():
-        root = Path(site.docker.info()["DockerRootDir"])
-    places = {"data": site.deployment.data, "Docker": root}
+    places = {"data": site.deployment.data}
+    if not site.is_local:
+        with _docker_errors():
+            places["Docker"] = Path(site.docker.info()["DockerRootDir"])
     free = {name: shutil.disk_usage(path).free for name, path in places.items() if path.exists()}
     what = ", ".join(f"{render_size(size)} free for {name}" for name, size in free.items())
     advice = "Delete unused images (docker image prune) and old homes, or add disk."
