@@ -105,8 +105,9 @@ def test_taken_up_is_shown_refused_and_free_again(hub):
 
     answer = hub.start_server(loser, profile="a100")
     assert answer.status_code == 503
-    assert answer.json()["message"].startswith("No “One A100” can start now: All are in use. Free instead: “CPU only”, ")
-    assert "“Small GPU slice” (3)" in answer.json()["message"]
+    message = answer.json()["message"]
+    assert message.startswith("No “One A100” can start now: All are in use. Free instead: “CPU only”, ")
+    assert "“Small GPU slice” (3)" in message
     assert [lease.server.username for lease in hub.leases()] == [winner]
 
     hub.stop_server(winner)

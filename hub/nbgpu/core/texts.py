@@ -24,7 +24,7 @@ class Text:
 
 
 def mark(sentence: str) -> str:
-    """Return a sentence as it is: it is marked for the catalogues, for those who keep plain English and show it later."""
+    """Return a sentence as it is; the call marks it for the catalogues, where plain English is kept and shown later."""
     return sentence
 
 
