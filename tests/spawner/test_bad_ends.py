@@ -1,6 +1,7 @@
 """Starts that are cancelled, fail, time out or die, and engines that don't answer: nothing is left, nothing is lost."""
 
 import asyncio
+import threading
 
 import pytest
 import requests
@@ -22,8 +23,6 @@ class Gate:
     """Holds the engine inside one method until it is opened."""
 
     def __init__(self, method: str) -> None:
-        import threading
-
         self.method, self.entered, self.open = method, threading.Event(), threading.Event()
 
     def __call__(self, method: str) -> None:
@@ -47,6 +46,28 @@ async def test_a_start_cancelled_inside_any_call_undoes_itself(site, call):
     assert left(site) == (0, 0)
     await start(ann, profile="one")
     assert left(site) == (1, 1)
+
+
+@pytest.mark.parametrize("step", ["admit", "find_open", "acquire", "home_volume", "activate"])
+async def test_a_start_cancelled_inside_any_step_of_the_desk_undoes_itself(site, monkeypatch, step):
+    entered, go_on = threading.Event(), threading.Event()
+    method = getattr(site.desk, step)
+
+    def hold(*args):
+        entered.set()
+        assert go_on.wait(10)
+        return method(*args)
+
+    monkeypatch.setattr(site.desk, step, hold)
+    ann = site.users["ann"]
+    task = asyncio.ensure_future(start(ann, profile="one"))
+    await until(entered.is_set)
+    task.cancel()
+    await asyncio.wait([task])
+    stop = asyncio.ensure_future(ann.stop())
+    go_on.set()
+    await stop
+    assert left(site) == (0, 0)
 
 
 async def test_a_start_cancelled_while_the_server_boots_undoes_itself(site):

@@ -23,7 +23,7 @@ from nbgpu.spawner.form import render_form
 from nbgpu.spawner.i18n import Translator, translator_for
 from nbgpu.spawner.progress import Phase, ProgressFeed, Report
 from nbgpu.spawner.readiness import wait_until_ready
-from nbgpu.spawner.threads import asking, in_thread, only_asking
+from nbgpu.spawner.threads import in_thread, only_asking, see_through
 
 _LONGEST_WAIT = 3600  # seconds: JupyterHub's own limit, which counts the wait for a turn, is this much longer
 _LONGEST_QUESTION = 1.5  # seconds
@@ -191,10 +191,14 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         if earlier is not None:
             await in_thread(self.desk.release, earlier.session_id, "left over by an earlier start")
         self._feed.report(Phase.LEASE, Report.leasing(choice.flavor.display_name))
-        lease = await asking(self.desk.acquire, self.server_ref, choice, self.group_names)
-        self._take(lease)
+        lease = await see_through(self._acquire(choice))
         async with self.desk.turnstile.turn(self._report_place), asyncio.timeout(self.launch_timeout):
             return await self._launch(lease, choice)
+
+    async def _acquire(self, choice: Choice) -> Lease:
+        lease = await only_asking(self.desk.acquire, self.server_ref, choice, self.group_names)
+        self._take(lease)  # here, so that a cancellation meanwhile finds what there is to undo
+        return lease
 
     async def _launch(self, lease: Lease, choice: Choice) -> str:
         self._feed.report(Phase.IMAGE, Report.image(lease.image))

@@ -22,11 +22,6 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     return await see_through(_run(_SHORT, partial(function, *args, **kwargs)))
 
 
-async def asking(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a blocking function that may ask the engine in a thread, and see it through."""
-    return await see_through(_run(_LONG, partial(function, *args, **kwargs)))
-
-
 async def only_asking(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a blocking function that may ask the engine and changes nothing; a cancellation does not wait for it."""
     return await _run(_LONG, partial(function, *args, **kwargs))
