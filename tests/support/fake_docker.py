@@ -6,6 +6,7 @@ so that waiting for a server, and noticing its death, are the real thing.
 
 import http.server
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -85,7 +86,9 @@ class FakeDockerClient:
         self.before("start")
         with self._lock:
             found = self._find(container)
-            address = f"127.77.{next(self._addresses) // 250 % 250}.{next(self._addresses) % 250 + 2}"
+            # By process: test runs beside each other on one machine must not meet.
+            process = os.getpid()
+            address = f"127.{64 + process // 256 % 128}.{process % 256}.{next(self._addresses) % 250 + 2}"
             found["State"] |= {"Running": True, "StartedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f123Z")}
             found["NetworkSettings"]["Networks"][self.network]["IPAddress"] = address
             if self.serve:
