@@ -68,7 +68,7 @@ def test_what_is_free_follows_the_hub_without_a_reload(hub, page):
     hub.started(winner, profile="a100x2")
     page.clock.run_for(REFRESH)
     expect(card(page, "a100")).to_contain_text("All are in use.")
-    expect(card(page, "a100")).to_contain_text("At the latest one is free at")
+    expect(card(page, "a100")).to_contain_text("One is expected to be free at")
     expect(card(page, "a100x2").locator("input")).to_be_disabled()
     expect(page.locator("#menu-news")).to_contain_text("One A100 is not free any more. Choose another one.")
     expect(radio).to_be_checked()

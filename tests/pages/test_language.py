@@ -52,7 +52,7 @@ def test_markup_escapes_all_but_markup(translator):
     evil = Text("Leasing “%(flavor)s”", flavor="<script>&")
     assert "&lt;script&gt;&amp;" in translator.markup(evil)
     time = translator.time(datetime(2026, 11, 30, 8, tzinfo=UTC))
-    found = translator.markup("At the latest one is free at %(time)s, when a time limit ends.", time=time)
+    found = translator.markup("One is expected to be free at %(time)s, when a time limit ends.", time=time)
     assert '<time datetime="2026-11-30T08:00:00+00:00">2026-11-30 08:00 UTC</time>' in found
     assert isinstance(found, Markup)
 

@@ -143,7 +143,9 @@ class FlavorSettings(Section):
     images: list[Slug] = Field(min_length=1, description="Images it starts with; the first is the default.")
     groups: list[str] = Field(default_factory=list, description="Groups that may take it; empty is everybody.")
     price_per_hour: Price = Field(0, description='Price of an hour, like "1.20".')
-    time_limit: Span | None = Field(None, description='Longest session, like "12 h"; shown on the card.')
+    time_limit: Span | None = Field(
+        None, description='Longest session, like "12 h"; told to people on the card, not enforced yet.'
+    )
     max_servers: int | None = Field(None, ge=1, description="Servers of this flavor at one time; without it no limit.")
 
     @model_validator(mode="after")
