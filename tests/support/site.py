@@ -11,6 +11,7 @@ from traitlets.config import Config
 from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
 from nbgpu.core.flavors import Flavor, FlavorKind
 from nbgpu.core.menu import Menu
+from nbgpu.core.texts import Text
 from nbgpu.spawner.cards import ImageView
 from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.device_access import DeviceAccess, ToolkitAccess
@@ -48,10 +49,19 @@ class Shelf:
     def find_id(self, slug: str) -> str | None:
         return self.ids.get(slug)
 
+    def remedy(self, slug: str) -> Text:
+        return Text("An administrator runs: nbgpu images build %(image)s", image=slug)
+
     def views(self) -> tuple[ImageView, ...]:
         slugs = dict.fromkeys([*self.ids, "pytorch"])
         return tuple(
-            ImageView(slug=slug, display_name=slug.title(), detail="Python 3.11", built=slug in self.ids)
+            ImageView(
+                slug=slug,
+                display_name=slug.title(),
+                detail="Python 3.11",
+                built=slug in self.ids,
+                remedy=self.remedy(slug),
+            )
             for slug in slugs
         )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from docker import DockerClient
 
+from nbgpu.core.texts import Text
 from nbgpu.images.built import describe_built, find_image_id
 from nbgpu.images.catalog import Catalog
 from nbgpu.images.manifest import Image
@@ -51,7 +52,12 @@ class DockerShelf:
             display_name=image.display_name,
             detail=describe_versions(built or image),
             built=built is not None,
+            remedy=self.remedy(image.slug),
         )
+
+    def remedy(self, slug: str) -> Text:
+        """Return how an image gets built."""
+        return Text("An administrator runs: nbgpu images build %(image)s", image=slug)
 
 
 class LocalShelf:
@@ -73,9 +79,20 @@ class LocalShelf:
         for image in self._catalog:
             built = self.find_id(image.slug) is not None
             here = replace(image, python=version, cuda=None, cudnn=None) if built else image
-            detail = describe_versions(here) if built else f"{describe_versions(here)}. Needs Docker."
-            views.append(ImageView(slug=image.slug, display_name=image.display_name, detail=detail, built=built))
+            views.append(
+                ImageView(
+                    slug=image.slug,
+                    display_name=image.display_name,
+                    detail=describe_versions(here),
+                    built=built,
+                    remedy=self.remedy(image.slug),
+                )
+            )
         return tuple(views)
+
+    def remedy(self, slug: str) -> Text:  # noqa: ARG002 - the same for all
+        """Return what it takes to have other images."""
+        return Text("It needs Docker: servers are processes of this account.")
 
 
 def describe_versions(image: Image) -> str:

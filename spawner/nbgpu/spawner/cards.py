@@ -32,6 +32,7 @@ class ImageView:
     display_name: str
     detail: str  # versions, like "Python 3.11, PyTorch 2.13, CUDA 13.0"
     built: bool
+    remedy: Text  # how it can be had where it is not built
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,9 @@ class ImageShelf(Protocol):
     def find_id(self, slug: str) -> str | None:
         """Return the engine's immutable id of an image, None when it is not built. Raises EngineUnavailable."""
 
+    def remedy(self, slug: str) -> Text:
+        """Return the sentence that says how an image that is not built can be had."""
+
     def views(self) -> tuple[ImageView, ...]:
         """Return all images as people read them. Raises EngineUnavailable."""
 
@@ -88,9 +91,9 @@ class Desk:
         if image_id is None:
             raise ImageMissing(
                 Text(
-                    "The image “%(image)s” is not on this machine yet. Take another one, or ask an administrator to "
-                    "run: nbgpu images build %(image)s",
+                    "The image “%(image)s” is not on this machine. Take another one. %(remedy)s",
                     image=slug,
+                    remedy=self._images.remedy(slug),
                 )
             )
         return image_id
