@@ -11,12 +11,11 @@ import subprocess
 import httpx
 import pytest
 
-from e2e.running import Deployment, until
+from e2e.running import Deployment, agree
 
 pytestmark = pytest.mark.docker
 ROUNDS = os.environ.get("NBGPU_CHAOS_ROUNDS")
 OFTEN = {"after acquire", "after _create", "after activate", "after mark_ending"}
-AGREED_WITHIN = 60  # seconds
 START_STEPS = [
     "before acquire",
     "after acquire",
@@ -55,29 +54,6 @@ def strike(chaos: Deployment, step: str, work) -> None:
     assert not (chaos.data / "kill-at").exists()
     chaos.stop()  # closes what the dead process wrote to
     chaos.start()
-
-
-def disagreement(chaos: Deployment) -> str:
-    """What does not fit together; empty when all does."""
-    leases = {lease.session_id: lease for lease in chaos.leases()}
-    containers = {each.labels["org.nbgpu.session"]: each for each in chaos.containers()}
-    if set(leases) != set(containers):
-        return f"leases {sorted(leases)}, containers {sorted(containers)}"
-    users = chaos.api.get("/users", params={"state": "active"}).raise_for_status().json()
-    servers = {
-        (server.get("state") or {}).get("session_id"): server for user in users for server in user["servers"].values()
-    }
-    if set(servers) != set(leases) or any(server["pending"] for server in servers.values()):
-        return f"leases {sorted(leases)}, servers {servers}"
-    slots = [slot for lease in leases.values() for slot in lease.allocation.slots]
-    if len(slots) != len(set(slots)):
-        return f"a slot is held twice: {slots}"
-    ended = [each.name for each in containers.values() if each.status != "running"]
-    return f"ended containers {ended}" if ended else ""
-
-
-def agree(chaos: Deployment) -> None:
-    until(lambda: disagreement(chaos) == "", seconds=AGREED_WITHIN, why=disagreement(chaos))
 
 
 @pytest.mark.parametrize("step", START_STEPS)

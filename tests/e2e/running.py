@@ -268,11 +268,16 @@ class Deployment:
             self.stop()
         finally:
             self.command("purge", "--yes")
-            if self._api is not None:
-                self._api.close()
-            if self._database is not None:
-                self._database.dispose()
+            self.forget_connections()
             self.engine.close()
+
+    def forget_connections(self) -> None:
+        """Close what is open to the hub and to the database; both are opened again when they are asked."""
+        if self._api is not None:
+            self._api.close()
+        if self._database is not None:
+            self._database.dispose()
+        self._api = self._database = None
 
 
 D = TypeVar("D", bound=Deployment)
@@ -280,6 +285,33 @@ D = TypeVar("D", bound=Deployment)
 
 def _server_path(user: str, server: str) -> str:
     return f"/users/{user}/servers/{server}" if server else f"/users/{user}/server"
+
+
+def disagreement(deployment: Deployment) -> str:
+    """What does not fit together; empty when all does."""
+    leases = {lease.session_id: lease for lease in deployment.leases()}
+    containers = {each.labels["org.nbgpu.session"]: each for each in deployment.containers()}
+    if set(leases) != set(containers):
+        return f"leases {sorted(leases)}, containers {sorted(containers)}"
+    users = deployment.api.get("/users", params={"state": "active"}).raise_for_status().json()
+    servers = {
+        (server.get("state") or {}).get("session_id"): server for user in users for server in user["servers"].values()
+    }
+    if set(servers) != set(leases) or any(server["pending"] for server in servers.values()):
+        return f"leases {sorted(leases)}, servers {servers}"
+    slots = [slot for lease in leases.values() for slot in lease.allocation.slots]
+    if len(slots) != len(set(slots)):
+        return f"a slot is held twice: {slots}"
+    ended = [each.name for each in containers.values() if each.status != "running"]
+    return f"ended containers {ended}" if ended else ""
+
+
+def agree(deployment: Deployment, *, seconds: float = 60) -> None:
+    """Wait until leases, containers and the hub agree."""
+    deadline = time.monotonic() + seconds
+    while (what := disagreement(deployment)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert what == ""
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from docker.errors import APIError
 from dockerspawner import DockerSpawner
 from traitlets import Integer, Unicode, default
 
-from nbgpu.core.errors import EngineUnavailable, NameTaken
+from nbgpu.core.errors import EngineUnavailable, NameTaken, ServerDied
 from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, docker_calls, names
@@ -89,7 +89,13 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
             await see_through(self.start_object())
         except APIError as error:
             raise docker_calls.to_engine_error(error) from error
-        ip, port = await self.get_ip_and_port()
+        return await self._find_url()
+
+    async def _find_url(self) -> str:
+        try:
+            ip, port = await self.get_ip_and_port()
+        except APIError as error:
+            raise docker_calls.to_engine_error(error) from error
         return f"http://{ip}:{port}"
 
     def _configure(self, lease: Lease, choice: Choice, volume: str) -> None:
@@ -122,8 +128,10 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
 
     async def find_started_at(self) -> datetime:
         """Return the container's own start time."""
-        state = (await self._inspect(self.object_id) or {}).get("State", {})
-        return parse_docker_time(state["StartedAt"])
+        found = await self._inspect(self.object_id)
+        if found is None:
+            raise ServerDied("The container is gone.")
+        return parse_docker_time(found["State"]["StartedAt"])
 
     # State
 
@@ -186,8 +194,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         token = read_variable(found["Config"]["Env"], "JUPYTERHUB_API_TOKEN")
         if token:
             self.api_token = token
-        ip, port = await self.get_ip_and_port()
-        return f"http://{ip}:{port}"
+        return await self._find_url()
 
     async def remove_home(self, volume: str) -> None:
         """Delete a home volume with all files in it. Idempotent."""

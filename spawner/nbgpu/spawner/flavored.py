@@ -13,7 +13,15 @@ from jupyterhub.spawner import Spawner
 from traitlets import Callable as CallableTrait
 from traitlets import Float, Unicode, default
 
-from nbgpu.core.errors import EngineError, EngineUnavailable, InvalidOptions, NbgpuError, NotAllowed, Refusal
+from nbgpu.core.errors import (
+    EngineError,
+    EngineUnavailable,
+    InvalidOptions,
+    NbgpuError,
+    NotAllowed,
+    Refusal,
+    ServerDied,
+)
 from nbgpu.core.leases import Lease, LeaseState, ServerRef
 from nbgpu.core.menu import Choice, parse_options
 from nbgpu.core.texts import Text
@@ -262,7 +270,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         if not self.session_id:
             return 0
         try:
-            end = await self._ask_for_end()
+            end = await (self._check_at_hub_start() if self.pending == "check" else self._ask_for_end())
         except EngineUnavailable as error:
             self.log.warning("Can't ask about %s, taken as running: %s", self._log_name, error)
             return None
@@ -270,6 +278,21 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
             # JupyterHub won't call stop() on a dead server: this is the place to give its devices back.
             await self.stop(now=True, reason=end)
         return end
+
+    async def _check_at_hub_start(self) -> str | None:
+        """Return None where a server that the hub finds at its start answers, else why it ended or is to be ended.
+
+        The hub's own check goes on for minutes where an address takes connections and never answers, and meanwhile
+        the server can be neither used nor stopped.
+        """
+        try:
+            async with asyncio.timeout(self.http_timeout):
+                await wait_until_ready(f"{self.server.url}api", self.find_end)
+        except TimeoutError:
+            return f"The server did not answer within {self.http_timeout:g} s and was ended."
+        except ServerDied as death:
+            return str(death)
+        return None
 
     async def _ask_for_end(self) -> str | None:
         """Return what `find_end` does, if it does so soon; who asks again meanwhile waits for the same answer.
