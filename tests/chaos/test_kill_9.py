@@ -56,6 +56,8 @@ def strike(chaos: Deployment, step: str, work) -> None:
     chaos.start()
 
 
+@pytest.mark.case(9)
+@pytest.mark.case(28)
 @pytest.mark.parametrize("step", START_STEPS)
 def test_killed_in_a_start(chaos, bystander, step):
     for _ in rounds(step):
@@ -69,6 +71,7 @@ def test_killed_in_a_start(chaos, bystander, step):
         assert chaos.lease("victim") is None
 
 
+@pytest.mark.case(8)
 @pytest.mark.parametrize("step", STOP_STEPS)
 def test_killed_in_a_stop(chaos, bystander, step):
     for _ in rounds(step):

@@ -28,6 +28,7 @@ def pair(shared_hub):
     shared_hub.stop_all()
 
 
+@pytest.mark.case(35)
 def test_limits_and_hardening(shared_hub, pair):
     container = shared_hub.container(pair[0])
     host, config = container.attrs["HostConfig"], container.attrs["Config"]

@@ -26,6 +26,7 @@ def is_active(hub, user):
     return (lease := hub.lease(user)) is not None and lease.state is LeaseState.ACTIVE
 
 
+@pytest.mark.case(10)
 def test_a_start_can_be_cancelled_at_any_moment(hub):
     user = hub.add_user("mute-cancels")  # its server never answers
     with ThreadPoolExecutor() as pool:
@@ -40,6 +41,7 @@ def test_a_start_can_be_cancelled_at_any_moment(hub):
     assert len(hub.leases()) == 1
 
 
+@pytest.mark.case(9)
 def test_a_server_that_ends_at_once_says_why(hub):
     user = hub.add_user("broken-rest")
     answer = hub.start_server(user, profile="mig-1g")

@@ -24,6 +24,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.case(12)
 @pytest.mark.parametrize(("options", "status", "message"), REFUSALS)
 def test_a_refusal_says_why_and_takes_nothing(hub, user, options, status, message):
     answer = hub.start_server(user, **options)
@@ -62,6 +63,7 @@ def test_a_group_and_a_url_open_what_they_name(hub):
     assert hub.lease(teacher).flavor == "staff-only"
 
 
+@pytest.mark.case(3)
 def test_named_servers_run_side_by_side(hub):
     user = hub.add_user("many")
     names = ["", "two", "three"]

@@ -23,6 +23,7 @@ def answers(hub):
     return {user: hub.notebook(user, "api/status").status_code for user in KINDS}
 
 
+@pytest.mark.case(11)
 def test_servers_outlive_the_hub(hub):
     for user in KINDS:
         hub.add_user(user)

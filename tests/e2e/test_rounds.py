@@ -42,6 +42,7 @@ def check_consistency(hub):
         assert f"NVIDIA_VISIBLE_DEVICES={','.join(lease.allocation.device_uuids) or 'void'}" in environment
 
 
+@pytest.mark.case(28)
 def test_random_rounds(hub):
     chance = random.Random(20261130)
     for user in USERS:

@@ -9,7 +9,7 @@ import pytest
 
 from e2e.running import until
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.case(6)]
 HUB_START = 25  # seconds that a hub's start may take: JupyterHub waits 10 s for its checks
 CHECK = 40  # seconds in which a check is over: the spawner's http_timeout and the end of the server
 

@@ -20,6 +20,8 @@ def lose_databases(site):
     site.start()
 
 
+@pytest.mark.case(1)
+@pytest.mark.case(4)
 def test_homes_outlive_both_databases(site):
     for user in PEOPLE:
         site.add_user(user)

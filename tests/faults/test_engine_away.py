@@ -87,6 +87,7 @@ def test_the_hub_restarts_before_an_engine_that_hangs(site, engine, users):
     assert picture(site) == before
 
 
+@pytest.mark.case(7)
 def test_the_engine_goes_and_comes_back_while_the_hub_runs(site, engine, users):
     before = picture(site)
     with site.logged_in("w-new") as session, engine.away():

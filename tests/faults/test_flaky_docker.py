@@ -78,6 +78,8 @@ def devices_twice(site):
     return [device for device, count in held.items() if count > 1]
 
 
+@pytest.mark.case(9)
+@pytest.mark.case(28)
 def test_forty_rounds_on_a_flaky_docker(site, engine):
     chance = random.Random(20261201)
     for user in USERS:

@@ -218,6 +218,9 @@ async def reconciling(site: Site):
     await asyncio.wait([task], timeout=30)
 
 
+@pytest.mark.case(7)
+@pytest.mark.case(9)
+@pytest.mark.case(28)
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_two_hundred_rounds_on_a_flaky_engine(tmp_path, monkeypatch, seed):
     monkeypatch.setattr(docker_calls, "_GONE_TRIES", 5)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from bs4 import BeautifulSoup
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.case(13)]
 PROMPT = 2.0  # seconds
 FUZZER, OTHER = "f-fuzz", "f-other"
 MEGABYTE = 10**6

@@ -104,6 +104,7 @@ async def test_a_server_gets_the_leased_uuids_and_no_other(with_hook, tmp_path, 
         assert site.leases.open_leases() == ()
 
 
+@pytest.mark.case(28)
 async def test_two_people_get_two_devices(with_hook, tmp_path):
     async with serving(with_hook, tmp_path) as site:
         seen = []
@@ -116,6 +117,7 @@ async def test_two_people_get_two_devices(with_hook, tmp_path):
             await site.users[name].stop()
 
 
+@pytest.mark.case(29)
 async def test_a_cpu_server_gets_none_even_from_an_image_that_asks_for_all(with_hook, tmp_path):
     client = docker.APIClient(base_url=with_hook.url)
     assert "NVIDIA_VISIBLE_DEVICES=all" in client.inspect_image(with_hook.image_id)["Config"]["Env"]

@@ -31,6 +31,7 @@ class Gate:
             assert self.open.wait(10)
 
 
+@pytest.mark.case(10)
 @pytest.mark.parametrize("call", CALLS)
 async def test_a_start_cancelled_inside_any_call_undoes_itself(site, call):
     ann = site.users["ann"]
@@ -81,6 +82,7 @@ async def test_a_start_cancelled_while_the_server_boots_undoes_itself(site):
     assert left(site) == (0, 0)
 
 
+@pytest.mark.case(10)
 async def test_cancelling_twice_is_harmless(site):
     site.docker.serve = False
     ann = site.users["ann"]
@@ -131,6 +133,7 @@ async def test_last_words_are_cut_and_printable(site):
     assert error.value.jupyterhub_message.replace("\n", "").isprintable()
 
 
+@pytest.mark.case(9)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
     ("fault", "sentence"),
@@ -199,6 +202,7 @@ async def test_a_container_that_somebody_removed_gives_its_devices_back(site):
     assert left(site) == (0, 0)
 
 
+@pytest.mark.case(7)
 async def test_a_stop_that_fails_keeps_the_lease_and_works_the_second_time(site):
     ann = site.users["ann"]
     await start(ann, profile="one")
@@ -216,6 +220,7 @@ async def test_a_stop_that_fails_keeps_the_lease_and_works_the_second_time(site)
     assert left(site) == (0, 0)
 
 
+@pytest.mark.case(8)
 async def test_stopped_means_gone(make_site, monkeypatch):
     """An engine that says it removed, while the container goes on, is not believed."""
     monkeypatch.setattr("nbgpu.spawner.docker_calls._GONE_TRIES", 3)
@@ -228,6 +233,7 @@ async def test_stopped_means_gone(make_site, monkeypatch):
     assert left(site) == (1, 1)
 
 
+@pytest.mark.case(9)
 async def test_what_an_earlier_broken_life_left_is_removed(site):
     ann, bob = site.users["ann"], site.users["bob"]
     await start(ann, profile="two")
@@ -247,6 +253,7 @@ async def test_a_container_that_is_not_ours_is_refused_by_name_and_left_alone(si
     assert left(site) == (0, 1)
 
 
+@pytest.mark.case(15)
 async def test_slow_calls_of_one_user_do_not_hold_up_another(site):
     site.docker.before = gate = Gate("create_container")
     slow = asyncio.ensure_future(start(site.users["ann"], profile="one"))

@@ -40,6 +40,8 @@ AWKWARD = [
 ]
 
 
+@pytest.mark.case(1)
+@pytest.mark.case(2)
 def test_awkward_names_give_valid_and_distinct_names():
     servers = [ServerRef(user, server) for user in AWKWARD for server in ("", "a", "b", "x" * 30)]
     names = [container_name(PREFIX, server) for server in servers]
@@ -63,6 +65,7 @@ def test_names_never_change(server, name):
     assert container_name(PREFIX, server) == name
 
 
+@pytest.mark.case(4)
 def test_the_home_is_the_users_whatever_the_server():
     assert home_volume_name(PREFIX, "x.y@example.org") == "nbgpu-abcdef-home-x-y-example-o-9f6c2084"
 
@@ -71,6 +74,8 @@ USERS = st.text(min_size=1, max_size=255)
 SERVERS = st.text(max_size=30)
 
 
+@pytest.mark.case(1)
+@pytest.mark.case(3)
 @given(USERS, SERVERS, USERS, SERVERS)
 def test_distinct_servers_have_distinct_valid_names(user, server, other_user, other_server):
     first, second = ServerRef(user, server), ServerRef(other_user, other_server)

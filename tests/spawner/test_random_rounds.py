@@ -40,6 +40,7 @@ async def act(site, user, chance: random.Random) -> None:
         await work
 
 
+@pytest.mark.case(28)
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_two_hundred_random_rounds(make_site, seed):
     site = make_site(gpus=8)

@@ -36,6 +36,7 @@ async def test_the_device_request_carries_the_leased_uuids_and_no_other(site):
     assert site.docker.created[0]["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"
 
 
+@pytest.mark.case(29)
 async def test_a_cpu_server_gets_an_explicit_none_whatever_the_image_or_the_site_say(make_site):
     site = make_site(environment={"NVIDIA_VISIBLE_DEVICES": "all"})
     await start(site.users["ann"], profile="cpu")
@@ -44,6 +45,7 @@ async def test_a_cpu_server_gets_an_explicit_none_whatever_the_image_or_the_site
     assert not created["host_config"].get("DeviceRequests")
 
 
+@pytest.mark.case(35)
 async def test_limits_and_hardening_are_on_the_create_call(site):
     await start(site.users["ann"], profile="shared")
     created = site.docker.created[0]
@@ -90,6 +92,7 @@ async def test_what_the_site_configures_is_kept(make_site):
     assert first["labels"]["org.nbgpu.session"] != second["labels"]["org.nbgpu.session"]
 
 
+@pytest.mark.case(3)
 async def test_named_servers_have_a_container_and_a_lease_each(site):
     ann = site.users["ann"]
     for server, profile in (("", "one"), ("a", "one"), ("b", "cpu")):
@@ -101,6 +104,7 @@ async def test_named_servers_have_a_container_and_a_lease_each(site):
     assert len(site.docker.by_id) == 2
 
 
+@pytest.mark.case(12)
 @pytest.mark.parametrize(
     ("options", "status", "reason", "sentence"),
     [
@@ -154,6 +158,7 @@ async def test_a_driver_that_fails_closes_gpu_flavors_and_leaves_cpu_ones(site):
     await start(site.users["ann"], profile="cpu")
 
 
+@pytest.mark.case(11)
 async def test_state_survives_a_hub_restart(site):
     ann = site.users["ann"]
     await start(ann, profile="two")

@@ -71,6 +71,7 @@ async def test_one_who_is_called_and_gives_up_at_once_passes_the_place_on(people
     await until(lambda: inside(people) == [1, 3])
 
 
+@pytest.mark.case(14)
 async def test_fifty_starts_at_once_are_in_docker_a_few_at_a_time(make_site):
     site = make_site(gpus=1)
     site.desk.turnstile = Turnstile(3)
@@ -89,6 +90,8 @@ async def test_fifty_starts_at_once_are_in_docker_a_few_at_a_time(make_site):
     assert len(site.docker.by_id) == 50
 
 
+@pytest.mark.case(14)
+@pytest.mark.case(15)
 async def test_waiting_for_a_turn_does_not_count_as_starting(make_site):
     site = make_site(launch_timeout=0.5)
     site.desk.turnstile = Turnstile(1)

@@ -100,6 +100,7 @@ def test_the_index_refuses_what_a_faulty_allocation_would_grant(store, devices, 
         )
 
 
+@pytest.mark.case(28)
 @pytest.mark.parametrize("kind", [FlavorKind.GPU, FlavorKind.SHARED])
 def test_fifty_who_ask_at_once_get_each_slot_once(database_url, devices, choose, kind):
     slots = 3 if kind is FlavorKind.SHARED else 1

@@ -104,6 +104,7 @@ async def test_a_broken_off_stop_is_finished(site, hub, reconciler):
     assert (site.docker.by_id, site.leases.open_leases()) == ({}, ())
 
 
+@pytest.mark.case(8)
 async def test_a_container_without_a_lease_is_ended_and_audited_once(site, hub, reconciler, audit):
     session = await run_server(site)
     site.leases.release(session, "lost")
@@ -170,6 +171,7 @@ async def test_another_choice_replaces_the_lost_server(site):
     assert [lease.state for lease in site.leases.open_leases()] == [LeaseState.ACTIVE]
 
 
+@pytest.mark.case(7)
 async def test_a_doubtful_session_is_mended_as_soon_as_the_engine_answers(site, hub, reconciler):
     loop = ReconcileLoop(reconciler, period=3600)
     site.desk.doubt = loop.doubt
