@@ -45,6 +45,7 @@ class SessionRow(Base):
 
     __tablename__ = "sessions"
     __table_args__ = (
+        Index("ix_sessions_newest", "username", "servername", "created_at"),
         # A server has one session at a time; the last guard behind the transaction.
         Index(
             "uq_sessions_open_server", "username", "servername", unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN
