@@ -81,7 +81,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         volume = await in_thread(
             self.desk.home_volume, self.user.name, names.home_volume_name(self.prefix, self.user.name)
         )
-        self._configure(lease, choice, volume)
+        await in_thread(self._configure, lease, choice, volume)
         try:
             # An existing volume stays as it is.
             await self.docker("create_volume", volume, labels={container.DEPLOYMENT_LABEL: self.prefix})
@@ -99,7 +99,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         return f"http://{ip}:{port}"
 
     def _configure(self, lease: Lease, choice: Choice, volume: str) -> None:
-        """Set the traits from which DockerSpawner builds its create call."""
+        """Set the traits from which DockerSpawner builds its create call. It asks the driver: use a thread."""
         grant = self.desk.grant(lease)
         flavor = choice.flavor
         self.image = lease.image_id
