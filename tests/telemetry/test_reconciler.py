@@ -70,6 +70,18 @@ async def run_server(site, name: str = "ann", profile: str = "one") -> str:
     return site.users[name].spawner.session_id
 
 
+@contextlib.asynccontextmanager
+async def running(loop: ReconcileLoop):
+    """Run the loop beside the test."""
+    task = asyncio.ensure_future(loop.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
 def mend_all(reconciler) -> list[Repair]:
     return [mended.repair for found in reconciler.compare() if (mended := reconciler.mend(found.session_id))]
 
@@ -119,6 +131,12 @@ async def test_containers_of_others_are_never_seen(site, hub, reconciler):
     site.docker.create_container("sha256:base", "foreign", labels={})
     assert mend_all(reconciler) == []
     assert len(site.docker.by_id) == 2
+
+
+async def test_a_container_of_ours_that_names_no_session_is_ended(site, reconciler):
+    site.docker.create_container("sha256:base", "odd", labels={"org.nbgpu.deployment": PREFIX})
+    async with running(ReconcileLoop(reconciler, period=3600)):
+        await until(lambda: site.docker.by_id == {})
 
 
 @pytest.mark.parametrize("who", ["hub", "engine"])
@@ -177,17 +195,14 @@ async def test_a_doubtful_session_is_mended_as_soon_as_the_engine_answers(site, 
     site.desk.doubt = loop.doubt
     session = await run_server(site)
     hub.known = [HubServer(ServerRef("ann"), session, pending=False)]
-    task = asyncio.ensure_future(loop.run())
-    site.docker.before = fail
-    with pytest.raises(EngineUnavailable):
-        await site.users["ann"].spawner.stop()
-    hub.known = []
-    site.docker.before = lambda method: None
-    await until(lambda: site.leases.open_leases() == ())
+    async with running(loop):
+        site.docker.before = fail
+        with pytest.raises(EngineUnavailable):
+            await site.users["ann"].spawner.stop()
+        hub.known = []
+        site.docker.before = lambda method: None
+        await until(lambda: site.leases.open_leases() == ())
     assert site.docker.by_id == {}
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
 
 
 async def test_the_loop_survives_a_surprise(site, hub, reconciler, monkeypatch):
@@ -196,13 +211,10 @@ async def test_the_loop_survives_a_surprise(site, hub, reconciler, monkeypatch):
     hub.fault = ZeroDivisionError("surprise")
     loop = ReconcileLoop(reconciler, period=3600)
     session = await run_server(site)
-    task = asyncio.ensure_future(loop.run())
-    await until(lambda: logged)
-    hub.fault = None
-    await until(lambda: hub.started == [session])
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    async with running(loop):
+        await until(lambda: logged)
+        hub.fault = None
+        await until(lambda: hub.started == [session])
 
 
 @pytest.mark.case(31)

@@ -1,1 +1,1 @@
-"""What watches the running site: the reconciler (sampler and health follow)."""
+"""What watches the running site: the reconciler, and which devices are fit to be leased."""

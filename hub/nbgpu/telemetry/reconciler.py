@@ -17,7 +17,7 @@ from nbgpu.telemetry.workqueue import WorkQueue
 
 PERIOD = 60.0  # seconds between two comparisons
 ACTOR = "reconciler"
-_ALL = ""  # the key that stands for a comparison of everything
+_ALL = "\0"  # the key that stands for a comparison of everything: no label of a container can be it
 
 log = logging.getLogger("nbgpu.reconciler")
 
@@ -72,16 +72,14 @@ class Reconciler:
         leases, snapshot = self._leases.open_leases(), self._inventory.snapshot()
         if snapshot.problem is not None:
             return ()
-        before, self._missing = (
-            self._missing,
-            frozenset(
-                (lease.session_id, uuid)
-                for lease in leases
-                for uuid in lease.allocation.device_uuids
-                if uuid not in snapshot.by_uuid
-            ),
+        missing = frozenset(
+            (lease.session_id, uuid)
+            for lease in leases
+            for uuid in lease.allocation.device_uuids
+            if uuid not in snapshot.by_uuid
         )
-        gone = sorted(before & self._missing)
+        gone = sorted(self._missing & missing)
+        self._missing = missing
         servers = {lease.session_id: str(lease.server) for lease in leases}
         for session_id, uuid in gone:
             if self._leases.drop_device(session_id, uuid):
@@ -105,6 +103,10 @@ def _judge(lease: Lease | None, container: ContainerFact | None, servers: Iterab
         wanted = container.session_id if container is not None else None
         hub = next((each for each in servers if each.session_id == wanted), None)
     return judge(lease, container, hub)
+
+
+def _describe(key: str) -> str:
+    return "all sessions" if key == _ALL else f"session {key}"
 
 
 class ReconcileLoop:
@@ -143,10 +145,10 @@ class ReconcileLoop:
                 await self._mend(key)
             self._queue.forget(key)
         except NbgpuError as error:
-            log.warning("Not reconciled now (%s): %s", key or "all", error)
+            log.warning("Not reconciled now (%s): %s", _describe(key), error)
             self._queue.put_back(key)
         except Exception:
-            log.exception("Reconciling %s failed", key or "all")  # the loop must outlive any surprise
+            log.exception("Reconciling %s failed", _describe(key))  # the loop must outlive any surprise
             self._queue.put_back(key)
         finally:
             self._queue.done(key)
