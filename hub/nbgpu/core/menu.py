@@ -1,6 +1,6 @@
 """The menu: from the options that somebody sends to the flavor and image they may have.
 
-`user_options` arrives from the form, the REST API and `opt-` URLs, unchecked. `parse_options` is the one way in: it
+`user_options` arrives from the form, the REST API and `opt-` URLs, unchecked. `Menu.choose` is the one way in: it
 takes any object at all and returns a choice or raises a `Refusal`.
 """
 
@@ -36,9 +36,6 @@ class Menu:
     def __init__(self, flavors: Iterable[Flavor]) -> None:
         self.flavors = tuple(flavors)
         self._by_slug = {flavor.slug: flavor for flavor in self.flavors}
-
-    def __getitem__(self, slug: str) -> Flavor:
-        return self._by_slug[slug]
 
     def get(self, slug: str) -> Flavor | None:
         """Return the flavor of that slug, None if the menu has none."""
