@@ -53,6 +53,15 @@ def test_a_writer_waits_for_another(sqlite_url, devices, choose, tmp_path):
     engine.dispose()
 
 
+def test_when_all_connections_are_in_use_it_says_so(engine, monkeypatch):
+    monkeypatch.setattr(engine.pool, "_timeout", 0.01)
+    held = [engine.connect() for _ in range(engine.pool.size() + engine.pool._max_overflow)]
+    with pytest.raises(StoreError, match="QueuePool limit"):
+        SqlLeaseStore(engine).open_leases()
+    for connection in held:
+        connection.close()
+
+
 @pytest.mark.parametrize("content", [b"not a database at all" * 100])
 def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path, content):
     file = tmp_path / "nbgpu.sqlite"

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import DatabaseError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlalchemy.orm import Session
 
 from nbgpu.core.errors import StoreError
@@ -15,12 +16,13 @@ def unit_of_work(engine: Engine) -> Iterator[Session]:
     """Give a session in a transaction that is committed at the end, rolled back on any error.
 
     Raises IntegrityError as it is, which callers know the meaning of, and StoreError for what they can't help: the
-    database is locked for too long, read-only, full or gone.
+    database is locked for too long, read-only, full or gone, or all connections are in use for too long.
     """
     try:
         with Session(engine, expire_on_commit=False) as db, db.begin():
             yield db
     except IntegrityError:
         raise
-    except DatabaseError as error:
-        raise StoreError(f"The database did not do what was asked ({error.orig}). Try again in a minute.") from error
+    except (DBAPIError, NoConnection) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        raise StoreError(f"The database did not do what was asked ({cause}). Try again in a minute.") from error
