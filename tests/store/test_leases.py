@@ -38,6 +38,19 @@ def test_release_gives_the_device_to_the_next_and_counts_once(store, devices, ch
     assert store.acquire(BOB, choose(), IMAGE, one).allocation == lease.allocation
 
 
+def test_a_device_that_was_dropped_is_no_part_of_what_the_session_ended_with(store, devices, choose, engine):
+    lease = store.acquire(ANN, choose(gpus=2), IMAGE, devices)
+    gone, kept = lease.allocation.device_uuids
+    assert store.drop_device(lease.session_id, gone) is True
+    with engine.connect() as connection:
+        dropped = connection.execute(text("SELECT device_uuid, released_at FROM leases ORDER BY position")).all()
+    store.release(lease.session_id, "stopped")
+    assert store.find_newest(ANN).allocation.device_uuids == (kept,)
+    with engine.connect() as connection:
+        after = connection.execute(text("SELECT device_uuid, released_at FROM leases ORDER BY position")).all()
+    assert after[0] == dropped[0], "it keeps the time at which it was dropped"
+
+
 def test_a_refused_start_leaves_no_row(store, choose, engine):
     with pytest.raises(NoCapacity):
         store.acquire(ANN, choose(), IMAGE, ())

@@ -1,12 +1,12 @@
 """The audit log: who did what to what, and why."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Engine, select
 
-from nbgpu.store.leases import utc_now
+from nbgpu.core.ports import Clock
+from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import AuditRow
 from nbgpu.store.work import unit_of_work
 
@@ -25,7 +25,7 @@ class AuditEntry:
 class SqlAuditLog:
     """The audit log in the database; safe to use from many threads and processes."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, engine: Engine, clock: Clock = utc_now) -> None:
         self._engine = engine
         self._clock = clock
 

@@ -1,8 +1,6 @@
 """Home volumes: each user's, as it was first named, and those of people who are gone."""
 
 import itertools
-from collections.abc import Callable
-from datetime import datetime
 
 from sqlalchemy import Engine, Select, select
 from sqlalchemy.exc import IntegrityError
@@ -10,7 +8,8 @@ from sqlalchemy.orm import Session
 
 from nbgpu.core.errors import StoreError
 from nbgpu.core.homes import Home
-from nbgpu.store.leases import utc_now
+from nbgpu.core.ports import Clock
+from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import HomeRow
 from nbgpu.store.work import unit_of_work
 
@@ -18,7 +17,7 @@ from nbgpu.store.work import unit_of_work
 class SqlHomes:
     """Which volume is whose; safe to use from many threads and processes."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, engine: Engine, clock: Clock = utc_now) -> None:
         self._engine = engine
         self._clock = clock
 

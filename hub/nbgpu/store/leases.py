@@ -1,8 +1,7 @@
 """The lease store: places a claim and writes its lease in one transaction, so that no two can take one slot."""
 
-from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Engine, func, insert, select, text, update
@@ -14,6 +13,8 @@ from nbgpu.core.errors import NoCapacity, StoreError
 from nbgpu.core.leases import Lease, LeaseState, ServerRef
 from nbgpu.core.menu import Choice
 from nbgpu.core.placement import Allocation, PoolState, Slot, allocate
+from nbgpu.core.ports import Clock
+from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import LeaseRow, SessionRow
 from nbgpu.store.work import unit_of_work
 
@@ -21,15 +22,10 @@ _REASON_LENGTH = 255
 _ALLOCATION_LOCK = 7_206_147  # any number: PostgreSQL's advisory lock that admits one allocation at a time
 
 
-def utc_now() -> datetime:
-    """Return the present instant."""
-    return datetime.now(UTC)
-
-
 class SqlLeaseStore:
     """Leases in a database; safe to use from many threads and processes."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, engine: Engine, clock: Clock = utc_now) -> None:
         self._engine = engine
         self._clock = clock
 
@@ -52,25 +48,25 @@ class SqlLeaseStore:
 
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Mark the lease ACTIVE as of the container's own start time."""
-        with unit_of_work(self._engine) as db:
-            db.execute(
-                update(SessionRow)
-                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
-                .values(state=LeaseState.ACTIVE, active_at=started_at)
-            )
+        self._update_open(session_id, state=LeaseState.ACTIVE, active_at=started_at)
 
     def mark_ending(self, session_id: str) -> None:
         """Note that the end was asked for: whatever happens now, the session is not taken up again."""
-        with unit_of_work(self._engine) as db:
-            db.execute(
-                update(SessionRow)
-                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
-                .values(state=LeaseState.ENDING)
-            )
+        self._update_open(session_id, state=LeaseState.ENDING)
 
     def release(self, session_id: str, reason: str) -> bool:
         """Give the devices back; False if they were already. Idempotent."""
-        return self._release(reason, SessionRow.session_id == session_id) > 0
+        now = self._clock()
+        with unit_of_work(self._engine) as db:
+            ended = db.scalars(
+                update(SessionRow)
+                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
+                .values(state=LeaseState.RELEASED, released_at=now, release_reason=reason[:_REASON_LENGTH])
+                .returning(SessionRow.session_id)
+            ).all()
+            if ended:
+                db.execute(update(LeaseRow).where(*_held_by(session_id)).values(released_at=now))
+            return bool(ended)
 
     def find_server(self, server: ServerRef) -> Lease | None:
         """Return a server's open lease."""
@@ -96,11 +92,7 @@ class SqlLeaseStore:
         with unit_of_work(self._engine) as db:
             dropped = db.scalars(
                 update(LeaseRow)
-                .where(
-                    LeaseRow.session_id == session_id,
-                    LeaseRow.device_uuid == device_uuid,
-                    LeaseRow.released_at.is_(None),
-                )
+                .where(*_held_by(session_id), LeaseRow.device_uuid == device_uuid)
                 .values(released_at=self._clock())
                 .returning(LeaseRow.session_id)
             ).all()
@@ -135,17 +127,18 @@ class SqlLeaseStore:
             ).first()
             return _to_lease(row) if row is not None else None
 
-    def _release(self, reason: str, *which: ColumnElement[bool]) -> int:
-        now = self._clock()
+    def _update_open(self, session_id: str, **values: object) -> None:
         with unit_of_work(self._engine) as db:
-            ended = db.scalars(
+            db.execute(
                 update(SessionRow)
-                .where(SessionRow.released_at.is_(None), *which)
-                .values(state=LeaseState.RELEASED, released_at=now, release_reason=reason[:_REASON_LENGTH])
-                .returning(SessionRow.session_id)
-            ).all()
-            db.execute(update(LeaseRow).where(LeaseRow.session_id.in_(ended)).values(released_at=now))
-            return len(ended)
+                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
+                .values(**values)
+            )
+
+
+def _held_by(session_id: str) -> tuple[ColumnElement[bool], ...]:
+    """The slots that a session holds now; a device that was dropped keeps the time at which it was."""
+    return LeaseRow.session_id == session_id, LeaseRow.released_at.is_(None)
 
 
 def _place(db: Session, choice: Choice, devices: tuple[Device, ...]) -> Allocation:
