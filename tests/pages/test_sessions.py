@@ -4,9 +4,9 @@ import pytest
 
 from nbgpu.core.errors import EngineError, NoCapacity, ServerDied
 from nbgpu.core.texts import Text
+from nbgpu.spawner.endings import describe_last_words, explain_end, fit_reason
 from nbgpu.spawner.failures import explain_failure, to_spawn_exception
 from nbgpu.spawner.i18n import get_translator
-from nbgpu.spawner.sessions import explain_end
 from support.users import start
 
 
@@ -39,6 +39,16 @@ def test_a_reason_is_explained(reason, why, advised, words):
     ending = explain_end(reason)
     assert why in str(ending.why)
     assert (ending.advice is not None, ending.words) == (advised, words)
+
+
+def test_of_long_last_words_the_end_is_kept():
+    words = describe_last_words(b"x" * 900 + b" No module named torch")
+    reason = f"failed start: The container ended with exit code 1. {words}"
+    kept = fit_reason(reason, 255)
+    assert len(kept) == 255
+    assert explain_end(kept).words.endswith("xx No module named torch")
+    assert fit_reason("a" * 300, 255) == "a" * 255
+    assert fit_reason("stopped", 255) == "stopped"
 
 
 async def test_the_newest_session_is_shown(site):

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from nbgpu.core.placement import Allocation
 
+REASON_LENGTH = 255  # characters that are kept of why a session ended
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ServerRef:

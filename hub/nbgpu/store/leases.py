@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, selectinload
 
 from nbgpu.core.devices import Device
 from nbgpu.core.errors import NoCapacity, StoreError
-from nbgpu.core.leases import Lease, LeaseState, ServerRef
+from nbgpu.core.leases import REASON_LENGTH, Lease, LeaseState, ServerRef
 from nbgpu.core.menu import Choice
 from nbgpu.core.placement import Allocation, PoolState, Slot, allocate
 from nbgpu.core.ports import Clock
@@ -18,7 +18,6 @@ from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import LeaseRow, SessionRow
 from nbgpu.store.work import unit_of_work
 
-_REASON_LENGTH = 255
 _ALLOCATION_LOCK = 7_206_147  # any number: PostgreSQL's advisory lock that admits one allocation at a time
 
 
@@ -61,7 +60,7 @@ class SqlLeaseStore:
             ended = db.scalars(
                 update(SessionRow)
                 .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
-                .values(state=LeaseState.RELEASED, released_at=now, release_reason=reason[:_REASON_LENGTH])
+                .values(state=LeaseState.RELEASED, released_at=now, release_reason=reason[:REASON_LENGTH])
                 .returning(SessionRow.session_id)
             ).all()
             if ended:

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from sqlalchemy import BigInteger, DateTime, Dialect, ForeignKey, Index, Integer, MetaData, String, TypeDecorator, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
+from nbgpu.core.leases import REASON_LENGTH
+
 
 class UtcDateTime(TypeDecorator[datetime]):
     """An aware UTC instant: SQLite keeps no zone, so it is taken off on the way in and put back on the way out."""
@@ -63,7 +65,7 @@ class SessionRow(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     active_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     released_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    release_reason: Mapped[str | None] = mapped_column(String(255))
+    release_reason: Mapped[str | None] = mapped_column(String(REASON_LENGTH))
     slots: Mapped[list["LeaseRow"]] = relationship(back_populates="session", order_by="LeaseRow.position")
 
 

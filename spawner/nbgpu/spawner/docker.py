@@ -20,13 +20,11 @@ from nbgpu.core.errors import EngineUnavailable, NameTaken, ServerDied
 from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, docker_calls, names
+from nbgpu.spawner.endings import LAST_LINES, describe_last_words
 from nbgpu.spawner.flavored import FlavoredSpawner
 from nbgpu.spawner.threads import in_thread, see_through
 
 T = TypeVar("T")
-
-_LAST_LINES = 8
-_LAST_LINES_LENGTH = 800  # characters: they go to a page
 
 
 class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  # DockerSpawner has no types
@@ -153,12 +151,10 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         if not self.object_id:
             return ""
         try:
-            raw: bytes = await self.docker("logs", self.object_id, tail=_LAST_LINES)
+            raw: bytes = await self.docker("logs", self.object_id, tail=LAST_LINES)
         except APIError:
             return ""
-        lines = "".join(each if each.isprintable() or each == "\n" else "?" for each in raw.decode(errors="replace"))
-        text = lines.strip()[-_LAST_LINES_LENGTH:]
-        return f"Last log lines: {text}" if text else ""
+        return describe_last_words(raw)
 
     # End
 

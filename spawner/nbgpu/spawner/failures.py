@@ -5,8 +5,8 @@ from tornado import web
 
 from nbgpu.core.errors import NbgpuError, Refusal
 from nbgpu.core.texts import Text
+from nbgpu.spawner.endings import Ending, explain_end
 from nbgpu.spawner.i18n import DEFAULT, Translator
-from nbgpu.spawner.sessions import Ending, explain_end
 
 
 class SpawnFault(web.HTTPError):

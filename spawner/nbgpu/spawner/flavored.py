@@ -22,10 +22,11 @@ from nbgpu.core.errors import (
     Refusal,
     ServerDied,
 )
-from nbgpu.core.leases import Lease, LeaseState, ServerRef
+from nbgpu.core.leases import REASON_LENGTH, Lease, LeaseState, ServerRef
 from nbgpu.core.menu import Choice, parse_options
 from nbgpu.core.texts import Text
 from nbgpu.spawner.desk import Desk
+from nbgpu.spawner.endings import fit_reason
 from nbgpu.spawner.failures import to_spawn_exception
 from nbgpu.spawner.form import render_form
 from nbgpu.spawner.i18n import Translator, translator_for
@@ -39,7 +40,7 @@ _STATE_KEYS = ("session_id", "flavor", "image_slug", "image_id")
 
 
 class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
-    """Starts servers of a flavor. Subclasses implement the five methods below `# Engine`."""
+    """Starts servers of a flavor. Subclasses implement the methods below `# Engine`."""
 
     get_desk = CallableTrait(config=True, help="Function that returns the admission desk.")
 
@@ -331,7 +332,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
 
     async def _release(self, reason: str) -> None:
         if self.session_id:
-            await in_thread(self.desk.release, self.session_id, reason)
+            await in_thread(self.desk.release, self.session_id, fit_reason(reason, REASON_LENGTH))
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
         """Yield the phases of the start that is under way."""

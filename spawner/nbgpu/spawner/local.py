@@ -20,13 +20,12 @@ from nbgpu.core.errors import EngineError
 from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, names
+from nbgpu.spawner.endings import describe_last_words
 from nbgpu.spawner.flavored import FlavoredSpawner
 from nbgpu.spawner.local_homes import delete_home, make_home
 from nbgpu.spawner.local_sessions import SERVER_VARIABLE, SESSION_VARIABLE, Record, Sessions
 from nbgpu.spawner.threads import in_thread
 
-_LAST_LINES = 8
-_LAST_LINES_LENGTH = 800  # characters: they go to a page
 _TAIL_BYTES = 4096
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 _PACKAGE_VARIABLES = ("PIP_INDEX_URL", "PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
@@ -133,10 +132,7 @@ class LocalSpawner(FlavoredSpawner):
 
     async def find_last_words(self) -> str:
         """Return the server's last log lines, cut and printable."""
-        raw = await in_thread(_read_tail, self.sessions.log_path(self.slug))
-        text = "".join(each if each.isprintable() or each == "\n" else "?" for each in raw.decode(errors="replace"))
-        lines = "\n".join(text.strip().splitlines()[-_LAST_LINES:])[-_LAST_LINES_LENGTH:]
-        return f"Last log lines: {lines}" if lines else ""
+        return describe_last_words(await in_thread(_read_tail, self.sessions.log_path(self.slug)))
 
     # End
 
