@@ -1,11 +1,13 @@
-"""Each public bug report of the kind that has to be held is held by a test that is marked with its number."""
+"""Each public bug report of our list is held by a test that is marked with its number, and no mark is of another."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-CASES = {*range(1, 16), *range(28, 32), 35}
+REPORTS = TESTS.parent / "docs" / "explanation" / "public-reports.md"
+ROW = re.compile(r"^\| (\d+) \|", re.MULTILINE)
 
 
 def numbers_in(source: str) -> Iterator[int]:
@@ -19,5 +21,7 @@ def numbers_in(source: str) -> Iterator[int]:
 
 
 def test_every_case_is_held():
+    listed = {int(number) for number in ROW.findall(REPORTS.read_text())}
+    assert listed >= {*range(1, 16), *range(28, 32), 35}
     held = {number for file in TESTS.rglob("test_*.py") for number in numbers_in(file.read_text())}
-    assert sorted(CASES - held) == []
+    assert (sorted(listed - held), sorted(held - listed)) == ([], [])
