@@ -63,6 +63,13 @@ def test_contract_catches(copy, file, line, contract):
     assert any(text.startswith(contract) for text in broken), done.stdout
 
 
+def test_every_source_root_has_its_types_checked():
+    """`packages = ["nbgpu"]` would check the first root alone: the namespace has several."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    assert tool["mypy"]["files"] == [f"{root}/nbgpu" for root in SOURCE_ROOTS]
+    assert "packages" not in tool["mypy"]
+
+
 def test_contracts_cover_every_package():
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     found = {

@@ -18,20 +18,22 @@ class SpawnFault(web.HTTPError):
         self.jupyterhub_message = _say(error, translator)
 
 
+class SpawnRefusal(SpawnException):  # type: ignore[misc]  # JupyterHub has no types
+    """A start that a person asked for and can't have, with the reason label that JupyterHub counts it by."""
+
+    def __init__(self, error: Refusal, translator: Translator) -> None:
+        said = translator.say(error.text)
+        super().__init__(said, reason=error.reason, status_code=error.status_code, log_message=str(error))
+        self.nbgpu_error = error
+        self.jupyterhub_message = said  # else the form shows the exception's own text, class name and all
+
+
 def to_spawn_exception(error: NbgpuError, translator: Translator) -> web.HTTPError:
     """Return the hub's exception for an error of ours: a refusal with its reason label, or a fault.
 
     It speaks to whoever asked for the start, in their language; the log stays English.
     """
-    if not isinstance(error, Refusal):
-        return SpawnFault(error, translator)
-    said = translator.say(error.text)
-    refusal: web.HTTPError = SpawnException(
-        said, reason=error.reason, status_code=error.status_code, log_message=str(error)
-    )
-    refusal.nbgpu_error = error
-    refusal.jupyterhub_message = said  # else the form shows the exception's own text, class name and all
-    return refusal
+    return SpawnRefusal(error, translator) if isinstance(error, Refusal) else SpawnFault(error, translator)
 
 
 def explain_failure(exception: BaseException | None, message: str | None) -> Ending:

@@ -31,14 +31,14 @@ class Translator:
 
     def say(self, text: object, /, **params: object) -> str:
         """Return a text, or a template and what fills it, as plain text."""
-        template, params = _parts(text, params)
-        filled = {name: self.say(value) if isinstance(value, Text) else value for name, value in params.items()}
+        template, filling = _parts(text, params)
+        filled = {name: self.say(value) if isinstance(value, Text) else value for name, value in filling.items()}
         return self._find(template) % filled if filled else self._find(template)
 
     def markup(self, text: object, /, **params: object) -> Markup:
         """Return the same for HTML: escaped, but for params that are markup already."""
-        template, params = _parts(text, params)
-        filled = {name: self.markup(value) if isinstance(value, Text) else value for name, value in params.items()}
+        template, filling = _parts(text, params)
+        filled = {name: self.markup(value) if isinstance(value, Text) else value for name, value in filling.items()}
         found = escape(self._find(template))
         return found % filled if filled else found
 
@@ -86,7 +86,7 @@ def translator_for(request_handler: Any) -> Translator:
 
 def choose_language(wanted: str | None, accepted: str | None) -> str:
     """Return one of LANGUAGES: the one switched to, else the first that the browser accepts, else English."""
-    if wanted in LANGUAGES:
+    if wanted is not None and wanted in LANGUAGES:
         return wanted
     found = (_match(tag) for tag in _by_weight(accepted or ""))
     return next((language for language in found if language is not None), DEFAULT)
