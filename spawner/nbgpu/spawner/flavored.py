@@ -1,48 +1,34 @@
-"""The engine-neutral half of our spawners: menu, admission, lease, and a clean end whatever happens.
+"""The engine-neutral half of our spawners: lease, start in phases, and a clean end whatever happens.
 
 An engine's subclass launches, asks and ends one server; when and with which devices is decided here. What a start
 made is undone by the same start if it fails, times out or is cancelled in any phase.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 
 from jupyterhub.spawner import Spawner
-from traitlets import Callable as CallableTrait
 from traitlets import Float, Unicode, default
 
-from nbgpu.core.errors import (
-    EngineError,
-    EngineUnavailable,
-    InvalidOptions,
-    NbgpuError,
-    NotAllowed,
-    Refusal,
-    ServerDied,
-)
-from nbgpu.core.leases import REASON_LENGTH, Lease, LeaseState, ServerRef
-from nbgpu.core.menu import Choice, parse_options
-from nbgpu.core.texts import Text
-from nbgpu.spawner.desk import Desk
+from nbgpu.core.errors import EngineError, EngineUnavailable, NbgpuError, ServerDied
+from nbgpu.core.leases import REASON_LENGTH, Lease, LeaseState
+from nbgpu.core.menu import Choice
+from nbgpu.spawner.admitting import AdmittingMixin
 from nbgpu.spawner.endings import fit_reason
 from nbgpu.spawner.failures import to_spawn_exception
-from nbgpu.spawner.form import render_form
-from nbgpu.spawner.i18n import Translator, translator_for
 from nbgpu.spawner.progress import Phase, ProgressFeed, Report
+from nbgpu.spawner.question import SharedQuestion
 from nbgpu.spawner.readiness import wait_until_ready
 from nbgpu.spawner.threads import in_thread, only_asking, see_through
 
 _LONGEST_WAIT = 3600  # seconds: JupyterHub's own limit, which counts the wait for a turn, is this much longer
-_LONGEST_QUESTION = 1.5  # seconds
 _STATE_KEYS = ("session_id", "flavor", "image_slug", "image_id")
 
 
-class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
+class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # JupyterHub has no types
     """Starts servers of a flavor. Subclasses implement the methods below `# Engine`."""
-
-    get_desk = CallableTrait(config=True, help="Function that returns the admission desk.")
 
     launch_timeout = Float(
         120, config=True, help="Seconds that a server may take to start and answer, the wait for its turn not counted."
@@ -55,12 +41,9 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.device_uuids: tuple[str, ...] = ()
-        self._choice: Choice | None = None
-        self._admission_error: NbgpuError | None = None
         self._work: asyncio.Task[str] | None = None
         self._feed = ProgressFeed()
-        self._last_translator: Translator | None = None
-        self._question: tuple[str, asyncio.Task[str | None] | None] = ("", None)
+        self._question = SharedQuestion()  # the hub's home page and each start wait for its answer
 
     # Engine
 
@@ -100,68 +83,6 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
     def _default_start_timeout(self) -> int:
         return int(self.launch_timeout) + _LONGEST_WAIT
 
-    # Menu
-
-    @property
-    def desk(self) -> Desk:
-        """The admission desk of this hub."""
-        desk: Desk = self.get_desk()
-        return desk
-
-    @property
-    def server_ref(self) -> ServerRef:
-        """This server, in the domain's words."""
-        return ServerRef(self.user.name, self.name)
-
-    @property
-    def group_names(self) -> frozenset[str]:
-        """The groups of the server's user."""
-        return frozenset(group.name for group in self.user.groups)
-
-    @property
-    def translator(self) -> Translator:
-        """The translator for whoever looks at the form or starts the server; else for who did last."""
-        if self.handler is not None or self._last_translator is None:
-            self._last_translator = translator_for(self.handler)
-        return self._last_translator
-
-    @default("options_form")
-    def _default_options_form(self) -> Callable[[Spawner], Awaitable[str]]:
-        return render_options_form
-
-    @default("options_from_form")
-    def _default_options_from_form(self) -> Callable[[dict[str, list[str]]], dict[str, str]]:
-        return lambda form: read_form(form, self.translator)
-
-    @default("apply_user_options")
-    def _default_apply_user_options(self) -> Callable[[Spawner, Any], Awaitable[None]]:
-        return admit_options
-
-    async def admit(self, user_options: object) -> None:
-        """Judge the options of this start, whatever their way in. A refusal is kept for `start` to raise.
-
-        JupyterHub logs a traceback for whatever this raises, so that anybody could flood the log; from `start`, which
-        follows at once, a refusal is one line.
-        """
-        self._choice = None
-        try:
-            self._choice = await only_asking(self.desk.admit, user_options, self.group_names)
-        except NbgpuError as error:
-            self._admission_error = error
-            if isinstance(error, InvalidOptions | NotAllowed):
-                self.orm_spawner.user_options = None  # a wrong choice must not be the next start's default
-            return
-        # What was chosen, defaults filled in: the admin page, the API and the next start read it here.
-        self.user_options = self.orm_spawner.user_options = self._choice.to_options()
-
-    def _take_choice(self) -> Choice:
-        """Return what this start was admitted with, once. Raises what admission found wrong."""
-        choice, error = self._choice, self._admission_error
-        self._choice = self._admission_error = None
-        if choice is None:
-            raise error or InvalidOptions(Text("This start was not admitted: choose a flavor again."))
-        return choice
-
     # Life
 
     async def start(self) -> str:
@@ -191,7 +112,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
             self._feed.close()
 
     async def _start_in_phases(self) -> str:
-        choice = self._take_choice()
+        choice = self.take_choice()
         earlier = await in_thread(self.desk.find_open, self.server_ref)
         taken_up = await self._take_up(earlier, choice) if earlier is not None else None
         if taken_up is not None:
@@ -271,7 +192,7 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         if not self.session_id:
             return 0
         try:
-            end = await (self._check_at_hub_start() if self.pending == "check" else self._ask_for_end())
+            end = await self._ask_for_end()
         except EngineUnavailable as error:
             self.log.warning("Can't ask about %s, taken as running: %s", self._log_name, error)
             return None
@@ -279,6 +200,11 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
             # JupyterHub won't call stop() on a dead server: this is the place to give its devices back.
             await self.stop(now=True, reason=end)
         return end
+
+    async def _ask_for_end(self) -> str | None:
+        if self.pending == "check":
+            return await self._check_at_hub_start()
+        return await self._question.ask(self.session_id, self.find_end)
 
     async def _check_at_hub_start(self) -> str | None:
         """Return None where a server that the hub finds at its start answers, else why it ended or is to be ended.
@@ -294,21 +220,6 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         except ServerDied as death:
             return str(death)
         return None
-
-    async def _ask_for_end(self) -> str | None:
-        """Return what `find_end` does, if it does so soon; who asks again meanwhile waits for the same answer.
-
-        The hub's home page and each start wait for this, so an engine that hangs must not make them hang as well.
-        """
-        session_id, question = self._question
-        if question is None or question.done() or session_id != self.session_id:
-            question = asyncio.ensure_future(self.find_end())
-            question.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody waits
-            self._question = self.session_id, question
-        done, _ = await asyncio.wait([question], timeout=_LONGEST_QUESTION)
-        if not done:
-            raise EngineUnavailable(f"no answer within {_LONGEST_QUESTION:g} s")
-        return question.result()
 
     async def stop(self, now: bool = False, reason: str = "stopped") -> None:  # noqa: FBT001, FBT002 - JupyterHub's signature
         """End the server and give its devices back once that is certain."""
@@ -365,25 +276,3 @@ class FlavoredSpawner(Spawner):  # type: ignore[misc]  # JupyterHub has no types
         """Forget the ended session."""
         super().clear_state()
         self.load_state({})
-
-
-async def render_options_form(spawner: FlavoredSpawner) -> str:
-    """Return the inside of the spawn form: the cards and images as they are now."""
-    try:
-        view = await only_asking(spawner.desk.view, spawner.group_names, spawner.orm_spawner.user_options or {})
-    except NbgpuError as error:
-        raise to_spawn_exception(error, spawner.translator) from None
-    return render_form(view, spawner.translator)
-
-
-def read_form(form: dict[str, list[str]], translator: Translator) -> dict[str, str]:
-    """Return a form's fields as options. Raises SpawnException."""
-    try:
-        return parse_options(form)
-    except Refusal as refusal:
-        raise to_spawn_exception(refusal, translator) from None
-
-
-async def admit_options(spawner: FlavoredSpawner, user_options: object) -> None:
-    """Judge the options of a start: the hook that form, REST and URL starts all pass."""
-    await spawner.admit(user_options)
