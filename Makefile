@@ -55,7 +55,7 @@ texts: $(STAMP)  ## bring the message catalogues up to date with the code
 	@.ci/texts $(VENV)
 
 down: $(STAMP)  ## end the hub of DATA and its notebooks; homes stay
-	@$(BIN)/nbgpu down --data "$(DATA)"
+	@$(BIN)/nbgpu down --data "$(DATA)" --config "$(CONFIG)"
 
 purge: $(STAMP)  ## down, then delete the homes and DATA too (asks first; YES=1 does not ask)
 	@$(BIN)/nbgpu purge --data "$(DATA)" $(if $(YES),--yes)

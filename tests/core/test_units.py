@@ -75,7 +75,8 @@ def test_sizes_shown(size, text):
         (timedelta(hours=8), "8 h"),
         (timedelta(minutes=90), "1 h 30 min"),
         (timedelta(), "0 s"),
-        (timedelta(days=1), "1 d"),
+        (timedelta(days=1), "24 h"),
+        (timedelta(days=2, hours=3), "2 d 3 h"),
     ],
 )
 def test_spans_shown(span, text):

@@ -24,6 +24,7 @@ def test_down_and_purge_of_one_leave_the_other_alone(hub, settings, tmp_path):
         other.command("down")
         other.process.wait(20)
         assert other.in_docker() == [f"{other.prefix}-home-twin"]  # homes stay
+        assert other.leases() == ()
         with pytest.raises(docker.errors.NotFound, match="No such container"):
             theirs.reload()
         mine.reload()

@@ -73,4 +73,4 @@ def test_a_taken_port_makes_no_data_folder(tmp_path):
         taken.listen()
         done = _nbgpu("run", "--port", str(taken.getsockname()[1]), data=tmp_path / "data")
     assert (done.returncode, (tmp_path / "data").exists()) == (1, False)
-    assert "Choose another: make run PORT=" in done.stderr
+    assert "Choose another: run the same command with PORT=" in done.stderr

@@ -98,7 +98,7 @@ def test_ctrl_c_ends_hub_and_proxy(running, deployment):
     assert not _alive(pid)
     assert not _alive(running.proxy)
     assert not deployment.pid_file.exists()
-    assert "Notebooks go on" in running.stdout.read()
+    assert "leaves notebooks as they are" in running.stdout.read()
 
 
 def test_killed_it_leaves_neither_hub_nor_proxy(running, deployment):
@@ -150,7 +150,9 @@ def test_a_taken_port_is_said_with_another(launch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", launch.port))
         taken.listen()
-        with pytest.raises(SetupError, match=rf"Port {launch.port} .*already in use.*make run PORT=\d+$") as raised:
+        with pytest.raises(
+            SetupError, match=rf"Port {launch.port} .*already in use.*run the same command with PORT=\d+$"
+        ) as raised:
             check_port("127.0.0.1", launch.port)
         check_port("127.0.0.1", int(str(raised.value).rpartition("=")[2]))
         with pytest.raises(SetupError, match=rf"Port {launch.port} .*a hub at port {launch.port - 1} needs"):

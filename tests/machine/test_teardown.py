@@ -8,7 +8,8 @@ import pytest
 
 from nbgpu.core.errors import EngineUnavailable, SetupError
 from nbgpu.machine.teardown import check_deletable, find_deployment, purge, take_down
-from nbgpu.wiring.deployment import DEPLOYMENT_LABEL, open_deployment
+from nbgpu.spawner.container import DEPLOYMENT_LABEL
+from nbgpu.wiring.deployment import open_deployment
 
 IMAGE = "nbgpu-test-empty:latest"
 

@@ -64,5 +64,5 @@ def test_what_is_in_no_catalogue_stays_as_it_is():
 
 
 def test_spans_have_the_units_of_the_language():
-    span = timedelta(hours=25, minutes=30)
-    assert (EN.span(span), ZH.span(span)) == ("1 d 1 h 30 min", "1 天 1 小时 30 分钟")
+    span = timedelta(hours=49, minutes=30)
+    assert (EN.span(span), ZH.span(span)) == ("2 d 1 h 30 min", "2 天 1 小时 30 分钟")

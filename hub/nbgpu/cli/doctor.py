@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 import typer
 
-from nbgpu.cli.lists import ConfigOption, open_site
+from nbgpu.cli.lists import open_site
 from nbgpu.cli.output import JsonOption, print_json, print_table
-from nbgpu.cli.setup import DEFAULT_DATA, DataOption
+from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
 
 
 def doctor(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_json: JsonOption = False) -> None:

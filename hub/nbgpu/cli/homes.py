@@ -2,9 +2,9 @@
 
 from dataclasses import asdict
 
-from nbgpu.cli.lists import ConfigOption, open_site, show_time, show_user_text
+from nbgpu.cli.lists import open_site, show_time, show_user_text
 from nbgpu.cli.output import JsonOption, print_json, print_table
-from nbgpu.cli.setup import DEFAULT_DATA, DataOption
+from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
 
 
 def homes(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_json: JsonOption = False) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nbgpu.cli.output import JsonOption, print_json, print_table, show, to_plain
-from nbgpu.cli.setup import DEFAULT_DATA, DataOption
+from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
 from nbgpu.core.units import render_span
 
 if TYPE_CHECKING:
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from nbgpu.core.leases import Lease
     from nbgpu.spawner.cards import Card
     from nbgpu.wiring.adapters import Adapters
-
-ConfigOption = Annotated[
-    Path | None, typer.Option(help="Settings file. Default: nbgpu.toml here, else the one that came with nbgpu.")
-]
 
 
 def gpus(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_json: JsonOption = False) -> None:

@@ -3,7 +3,9 @@
 The modules import what they need inside their functions: `nbgpu --help` starts fast.
 """
 
+import importlib.metadata
 import sys
+from typing import Annotated
 
 import typer
 
@@ -23,6 +25,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def _show_version(asked: bool) -> None:  # noqa: FBT001 - typer's signature
+    if asked:
+        typer.echo(f"nbgpu {importlib.metadata.version('nbgpu')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _nbgpu(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Run and look after a managed GPU notebook platform."""
+
+
 for command in (run, setup, down, purge, gpus, flavors, leases, reconcile, audit, homes, doctor):
     app.command()(command)
 app.add_typer(images.app, name="images")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+WHOLE = ("UUID", "Devices", "Session")  # columns of identifiers
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -26,7 +27,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        # What people copy or search for stays in one piece, and other columns give way.
+        table.add_column(column, overflow="fold", no_wrap=column in WHOLE)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # Text: user names are not markup
     Console().print(table)

@@ -1,19 +1,16 @@
 """`nbgpu run`: set up what is missing, then serve until told to stop."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nbgpu.cli.setup import DEFAULT_DATA, DataOption
+from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
 
 
 def run(
     port: Annotated[int, typer.Option(help="Port to serve on.", min=1, max=65535)] = 8000,
     data: DataOption = DEFAULT_DATA,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings file. Default: nbgpu.toml here, else the one that came with nbgpu.")
-    ] = None,
+    config: ConfigOption = None,
 ) -> None:
     """Serve the hub. Ctrl-C stops it with its proxy; notebooks go on."""
     from nbgpu.machine.serve import serve

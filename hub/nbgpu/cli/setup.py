@@ -12,6 +12,9 @@ DataOption = Annotated[
     Path, typer.Option("--data", envvar="NBGPU_DATA", help="The deployment's data folder.", show_default=True)
 ]
 DEFAULT_DATA = Path(".nbgpu")
+ConfigOption = Annotated[
+    Path | None, typer.Option(help="Settings file. Default: nbgpu.toml here, else the one that came with nbgpu.")
+]
 
 
 def setup(
@@ -28,15 +31,16 @@ def setup(
     bring_engine(Host(), wanted, typer.echo, for_tests=for_tests)
 
 
-def down(data: DataOption = DEFAULT_DATA) -> None:
+def down(data: DataOption = DEFAULT_DATA, config: ConfigOption = None) -> None:
     """End the hub and all notebooks of a deployment. Homes and data stay."""
-    from nbgpu.machine.teardown import find_deployment, take_down
+    from nbgpu.machine.teardown import find_deployment, release_leases, take_down
 
     deployment = find_deployment(data.resolve())
     if deployment is None:
         typer.echo(f"There is no deployment in {data}: nothing to end.")
         return
     take_down(deployment, typer.echo)
+    release_leases(deployment, config, typer.echo)
 
 
 def purge(

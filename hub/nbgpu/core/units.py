@@ -56,10 +56,11 @@ def render_price(micro: int) -> str:
 
 
 def render_span(span: timedelta) -> str:
-    """Return a span as a person reads it: "8 h", "1 h 30 min", "45 s"."""
+    """Return a span as a person reads it: "8 h", "1 h 30 min", "45 s"; days only from two on."""
     seconds = int(span.total_seconds())
     parts = []
-    for unit, factor in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+    days = [("d", 86400)] if span >= timedelta(days=2) else []
+    for unit, factor in (*days, ("h", 3600), ("min", 60), ("s", 1)):
         count, seconds = divmod(seconds, factor)
         if count:
             parts.append(f"{count} {unit}")

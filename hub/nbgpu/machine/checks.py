@@ -4,7 +4,6 @@ import re
 import shutil
 import socket
 import stat
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,9 +18,9 @@ from nbgpu.core.errors import EngineUnavailable, HubError
 from nbgpu.core.units import render_size
 from nbgpu.images.built import find_image_id
 from nbgpu.machine.findings import Finding, fail, ok, warn
+from nbgpu.machine.host import Host
 from nbgpu.machine.processes import hub_pid
 from nbgpu.nvml import binding_problem
-from nbgpu.spawner.docker import parse_docker_time
 from nbgpu.wiring.adapters import HUB_API_PORT, Adapters
 
 OLDEST_API = (1, 41)  # Docker 20.10
@@ -56,8 +55,7 @@ def check_toolkit(site: Adapters) -> Finding:
     tool = shutil.which("nvidia-container-cli") or shutil.which("nvidia-ctk")
     if tool is None:
         return fail("NVIDIA's container toolkit is not installed", "Install nvidia-container-toolkit, restart Docker.")
-    said = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
-    match = re.search(r"(\d+)\.(\d+)\.(\d+)", said)
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", Host().output(tool, "--version"))
     version = tuple(map(int, match.groups())) if match else ()
     shown = ".".join(map(str, version)) or "of unknown version"
     if version < SAFE_TOOLKIT:
@@ -147,19 +145,11 @@ def check_images(site: Adapters) -> Finding:
 def check_clock(site: Adapters) -> Finding:
     """Whether our clock and Docker's agree: bills are counted from container times."""
     with _docker_errors():
-        theirs = _parse_time(site.docker.info()["SystemTime"])
+        theirs = datetime.fromisoformat(site.docker.info()["SystemTime"])
     apart = abs((datetime.now(UTC) - theirs).total_seconds())
     if apart > CLOCK_LIMIT:
         return fail(f"Docker's clock is {apart:.0f} s away from ours", "Have both synchronised (NTP), then restart.")
     return ok("agrees with Docker's")
-
-
-def _parse_time(stamp: str) -> datetime:
-    """Docker's time, with whatever zone it is told in."""
-    match = re.fullmatch(r"(.*?)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", stamp)
-    if match is None:
-        return parse_docker_time(stamp)
-    return datetime.fromisoformat(f"{match[1]}{'+00:00' if match[3] == 'Z' else match[3]}")
 
 
 def check_disk(site: Adapters) -> Finding:

@@ -65,8 +65,8 @@ def bring_engine(
 
 def _check_nothing_runs(deployment: Deployment, settings: Settings, recorded: EngineKind, wanted: str) -> None:
     how = (
-        f"End its notebooks with `make down` before its engine is changed to {wanted}, or use another data folder. "
-        "Homes stay with their engine."
+        f"End its notebooks with `make down`, with the same DATA, before its engine is changed to {wanted}, or use "
+        "another data folder. Homes stay with their engine."
     )
     try:
         running = [each for each in Adapters(deployment, settings).fleet.containers() if each.running]

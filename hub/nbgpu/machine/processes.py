@@ -51,8 +51,8 @@ def only_hub(deployment: Deployment) -> Iterator[None]:
             pid = hub_pid(deployment)
             what = f"runs at {hub_address(deployment)} (process {pid})" if pid else "is being started or stopped"
             raise SetupError(
-                f"The hub of {deployment.data} {what}. Use that one, end it with `make down`, or run a second one with "
-                "`make run PORT=8123 DATA=some/dir`."
+                f"The hub of {deployment.data} {what}. Use that one, end it with "
+                f"`make down DATA={deployment.data}`, or run a second one with `make run PORT=8123 DATA=some/dir`."
             ) from None
         yield
 
@@ -89,7 +89,7 @@ def check_port(address: str, port: int) -> None:
             free = next((other for other in others if _is_free(address, other)), None)
             raise SetupError(
                 f"Port {number} on {host or 'this machine'}, which a hub at port {port} needs, can't be used "
-                f"({reason}). Choose another: make run PORT={free or '…'}"
+                f"({reason}). Choose another: run the same command with PORT={free or '…'}"
             )
 
 

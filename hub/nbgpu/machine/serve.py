@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nbgpu.core.errors import SetupError
+from nbgpu.images.catalog import load_catalog
 from nbgpu.machine.engine_choice import ensure_engine_of
 from nbgpu.machine.files import find_site_file
 from nbgpu.machine.host import Host
@@ -26,7 +27,7 @@ Say = Callable[[str], None]
 def serve(data: Path, *, port: int, config: Path | None, say: Say) -> None:
     """Set up, start the hub, say where it is, and wait for Ctrl-C or the hub's end. Errors are SetupErrors."""
     settings_file = find_settings(config)
-    settings = load(settings_file)
+    settings = load(settings_file, images=load_catalog().images)
     if not data.exists():
         check_port(settings.hub.address, port)  # before a folder is made for nothing
     os.environ[DATA_VARIABLE] = str(data)
@@ -60,7 +61,7 @@ def watch(launch: Launch, settings: Settings, say: Say) -> None:
                 hub.wait(stop)
         finally:
             hub.stop()
-    say("Hub: stopped. Notebooks go on; `make run` serves them again, `make down` ends them.")
+    say("Hub: stopped. It leaves notebooks as they are: the next `make run` serves them, `make down` ends them.")
 
 
 def greeting(launch: Launch, settings: Settings) -> str:

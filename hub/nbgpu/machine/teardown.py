@@ -12,10 +12,14 @@ import docker
 from docker.errors import DockerException, NotFound
 from requests.exceptions import RequestException
 
-from nbgpu.core.errors import EngineUnavailable, SetupError
+from nbgpu.core.errors import EngineUnavailable, NbgpuError, SetupError
 from nbgpu.machine.processes import end_hub
+from nbgpu.machine.serve import find_settings
+from nbgpu.settings import load
+from nbgpu.spawner.container import DEPLOYMENT_LABEL
 from nbgpu.spawner.local_homes import delete_home
-from nbgpu.wiring.deployment import DEPLOYMENT_LABEL, Deployment, open_deployment
+from nbgpu.wiring.adapters import Adapters
+from nbgpu.wiring.deployment import Deployment, open_deployment
 from nbgpu.wiring.local import homes_folder, open_sessions, recorded_engine
 
 GRACE_SECONDS = 10  # for a notebook to save and end
@@ -42,10 +46,23 @@ def take_down(deployment: Deployment, say: Say) -> None:
                 container.stop(timeout=GRACE_SECONDS)
                 container.remove(force=True, v=True)
         say(f"Notebooks: {len(containers)} ended")
-        for network in client.networks.list(filters=filters) + client.networks.list(names=[deployment.network]):
-            if network.name == deployment.network or network.attrs.get("Labels", {}).get(DEPLOYMENT_LABEL):
-                with suppress(NotFound):
-                    network.remove()
+        for network in client.networks.list(filters=filters):
+            with suppress(NotFound):
+                network.remove()
+
+
+def release_leases(deployment: Deployment, config: Path | None, say: Say) -> None:
+    """Give back what the ended notebooks held. What can't be given back now, the next hub does."""
+    try:
+        leases = Adapters(deployment, load(find_settings(config))).leases
+        held = leases.open_leases()
+        for lease in held:
+            leases.release(lease.session_id, "ended by nbgpu down")
+    except NbgpuError as error:
+        say(f"Leases: left to the next start of the hub: {error}")
+        return
+    leases.close()
+    say(f"Leases: {len(held)} released")
 
 
 def purge(deployment: Deployment, say: Say) -> None:

@@ -28,9 +28,13 @@ class HubApi:
         found: list[HubServer] = []
         offset: int | None = 0
         while offset is not None:
-            page = self._call("GET", "/users", params={"state": "active", "offset": offset}).json()
-            found += [server for user in page["items"] for server in _servers_of(user)]
-            following = page["_pagination"]["next"]
+            answer = self._call("GET", "/users", params={"state": "active", "offset": offset})
+            try:
+                page = answer.json()
+                found += [server for user in page["items"] for server in _servers_of(user)]
+                following = page["_pagination"]["next"]
+            except (ValueError, KeyError, TypeError) as error:  # something else answers at that address
+                raise HubUnavailable(f"The hub's list of users can't be read: {answer.text[:200]}") from error
             offset = following["offset"] if following else None
         return tuple(found)
 
@@ -48,7 +52,9 @@ class HubApi:
         try:
             response = self._client.request(method, path, **more)
         except httpx.HTTPError as error:
-            raise HubUnavailable(f"The hub does not answer at {self._client.base_url}: {error}") from error
+            raise HubUnavailable(
+                f"The hub does not answer at {self._client.base_url} ({error}). Does it run? `nbgpu run` starts it."
+            ) from error
         if response.status_code in _NEVER:
             raise HubRefused(f"The hub refused {method} {path}: {response.text[:200]}")
         if not response.is_success:

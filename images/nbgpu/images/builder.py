@@ -140,7 +140,7 @@ def _build(client: DockerClient, target: _Target, report: Report) -> str:
     started = time.monotonic()
     built = run_build(client, target.image, target.inputs, target.labels, report)
     _tag(client, built, target)
-    _drop_old(client, target, before.id if before is not None and before.id != built else None)
+    _drop_old(client, target, before.id if before is not None and before.id != built else None, keep=built)
     report(f"{target}: built in {time.monotonic() - started:.0f} s")
     return built
 
@@ -167,15 +167,18 @@ def _tag(client: DockerClient, image_id: str, target: _Target) -> None:
         client.api.tag(image_id, *image_reference(target.image.slug, tag).split(":"), force=True)
 
 
-def _drop_old(client: DockerClient, target: _Target, replaced: str | None) -> None:
-    """Let go of stages and of the image before the replaced one, which stays: a start may just have looked it up."""
+def _drop_old(client: DockerClient, target: _Target, replaced: str | None, *, keep: str) -> None:
+    """Let go of stages and of the image before the replaced one, which stays: a start may just have looked it up.
+
+    `keep` is what was built now: where two checkouts take turns, it is also what one of them had before the other.
+    """
     slug, previous = target.image.slug, f"{target.tags[0]}-previous"
     stages = client.api.images(filters={"dangling": True, "label": f"{STAGE_LABEL}={slug}"})
     old = [stage["Id"] for stage in sorted(stages, key=lambda stage: stage["Created"])[:-1]]
     if replaced is not None:
         before = find_built(client, slug, previous)
         client.api.tag(replaced, *image_reference(slug, previous).split(":"), force=True)
-        old += [before.id] if before is not None and before.id != replaced else []
+        old += [before.id] if before is not None and before.id not in (replaced, keep) else []
     for image_id in old:
         with suppress(DockerException):  # in use by a server, or another image stands on it
             client.api.remove_image(image_id)
