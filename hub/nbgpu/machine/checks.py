@@ -120,6 +120,7 @@ def check_network(site: Adapters) -> Finding:
 def _listening(address: str) -> Iterator[None]:
     """Listen where the hub would, while it does not run."""
     with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a hub that just ended leaves its connections
         try:
             listener.bind((address, HUB_API_PORT))
         except OSError:  # the hub has it
