@@ -163,6 +163,8 @@ class Sessions:
             self._ask_to_end(record, seconds)
         self._kill(session_id)
         _reap()
+        # Read again: meanwhile the server may have got its next session, whose record must stay.
+        record = next((each for each in self.records() if each.session_id == session_id), None)
         if record is not None:
             self.record_path(record.server).unlink(missing_ok=True)
 
