@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import docker
@@ -9,7 +10,6 @@ import pytest
 from docker.errors import APIError
 
 from nbgpu.images.built import find_image_id
-from nbgpu.spawner.docker import parse_docker_time
 from nbgpu.spawner.fleet import DockerFleet
 from support.fake_docker import FakeDockerClient
 
@@ -113,7 +113,7 @@ def test_a_started_container_runs_since_a_time_at_an_address(engine):
     engine.client.start(container)
     found = engine.client.inspect_container(container)
     assert found["State"]["Running"] is True
-    assert parse_docker_time(found["State"]["StartedAt"]).utcoffset().total_seconds() == 0
+    assert datetime.fromisoformat(found["State"]["StartedAt"]).utcoffset().total_seconds() == 0
     assert found["NetworkSettings"]["Networks"][engine.network]["IPAddress"]
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 DATA_VARIABLE = "NBGPU_DATA"
 DEFAULT_DATA = ".nbgpu"
-DEPLOYMENT_LABEL = "org.nbgpu.deployment"  # on containers, networks and volumes; its value is the prefix
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
 from nbgpu.core.errors import EngineError, EngineUnavailable
-from nbgpu.wiring.deployment import DEPLOYMENT_LABEL, Deployment
+from nbgpu.spawner.container import DEPLOYMENT_LABEL
+from nbgpu.wiring.deployment import Deployment
 
 # Servers of different people share the network but can't talk to each other over it.
 _OPTIONS = {"com.docker.network.bridge.enable_icc": "false"}
-
 
 _SHORT = 5.0  # seconds; while the hub waits at its start, no notebook is reached either
 _LONG = 30.0

@@ -60,7 +60,7 @@ def find_built(client: DockerClient, slug: str, variant: str | None = None) -> B
     labels = (attrs.get("Config") or {}).get("Labels") or {}
     if labels.get(IMAGE_LABEL) != slug:
         return None
-    return BuiltImage(attrs["Id"], MappingProxyType(labels), attrs["Size"], _parse_time(attrs["Created"]))
+    return BuiltImage(attrs["Id"], MappingProxyType(labels), attrs["Size"], datetime.fromisoformat(attrs["Created"]))
 
 
 def find_image_id(client: DockerClient, slug: str) -> str | None:
@@ -96,8 +96,3 @@ def apply_labels(image: Image, labels: Mapping[str, str]) -> Image:
     if "org.opencontainers.image.description" in labels:
         changes["description"] = labels["org.opencontainers.image.description"]
     return replace(image, **changes)
-
-
-def _parse_time(text: str) -> datetime:
-    whole, _, fraction = text.removesuffix("Z").partition(".")
-    return datetime.fromisoformat(f"{whole}.{fraction[:6].ljust(6, '0')}+00:00")  # Docker gives nanoseconds

@@ -10,7 +10,7 @@ from nbgpu.core.flavors import Flavor, FlavorKind
 from nbgpu.core.leases import Lease
 
 HOME = "/home/nbgpu"
-DEPLOYMENT_LABEL = "org.nbgpu.deployment"
+DEPLOYMENT_LABEL = "org.nbgpu.deployment"  # on containers, networks and volumes; its value is the prefix
 SESSION_LABEL = "org.nbgpu.session"
 SERVER_LABEL = "org.nbgpu.server"
 

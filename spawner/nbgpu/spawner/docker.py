@@ -129,7 +129,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         found = await self._inspect(self.object_id)
         if found is None:
             raise ServerDied("The container is gone.")
-        return parse_docker_time(found["State"]["StartedAt"])
+        return datetime.fromisoformat(found["State"]["StartedAt"])
 
     # State
 
@@ -227,12 +227,6 @@ def merge(*layers: dict[str, Any]) -> dict[str, Any]:
 def read_variable(environment: list[str], name: str) -> str | None:
     """Return a variable's value from Docker's list of NAME=value."""
     return next((each.partition("=")[2] for each in environment if each.startswith(f"{name}=")), None)
-
-
-def parse_docker_time(text: str) -> datetime:
-    """Return Docker's RFC 3339 time with nanoseconds as an aware instant."""
-    whole, _, rest = text.rstrip("Z").partition(".")
-    return datetime.fromisoformat(f"{whole}.{rest[:6].ljust(6, '0')}+00:00")
 
 
 def describe_end(state: dict[str, Any]) -> str:
