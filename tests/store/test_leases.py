@@ -83,6 +83,13 @@ def test_activating_an_ended_session_does_not_open_it_again(store, devices, choo
     assert store.open_leases() == ()
 
 
+def test_a_session_that_was_told_to_end_is_not_made_active_again(store, devices, choose):
+    lease = store.acquire(ANN, choose(), IMAGE, devices)
+    store.mark_ending(lease.session_id)
+    store.activate(lease.session_id, datetime.now(UTC))
+    assert store.open_leases()[0].state is LeaseState.ENDING
+
+
 def test_a_limit_on_servers_holds_also_without_devices(store, choose):
     choice = choose(FlavorKind.CPU, gpus=0, max_servers=2)
     store.acquire(ANN, choice, IMAGE, ())

@@ -47,7 +47,9 @@ class SqlLeaseStore:
 
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Mark the lease ACTIVE as of the container's own start time."""
-        self._update_open(session_id, state=LeaseState.ACTIVE, active_at=started_at)
+        self._update_open(
+            session_id, SessionRow.state == LeaseState.PENDING, state=LeaseState.ACTIVE, active_at=started_at
+        )
 
     def mark_ending(self, session_id: str) -> None:
         """Note that the end was asked for: whatever happens now, the session is not taken up again."""
@@ -126,11 +128,12 @@ class SqlLeaseStore:
             ).first()
             return _to_lease(row) if row is not None else None
 
-    def _update_open(self, session_id: str, **values: object) -> None:
+    def _update_open(self, session_id: str, *also: ColumnElement[bool], **values: object) -> None:
+        """Change a session that is not released and meets the conditions; others stay as they are."""
         with unit_of_work(self._engine) as db:
             db.execute(
                 update(SessionRow)
-                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
+                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None), *also)
                 .values(**values)
             )
 
