@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from e2e.running import until
+from e2e.running import agree, until
 
 pytestmark = pytest.mark.docker
 AWAY = 7  # seconds
@@ -125,12 +125,12 @@ def test_an_engine_that_hangs_holds_up_nobody_who_does_not_need_it(site, engine,
                 time.sleep(0.3)
             assert slow == []
             answers = [each.result(90) for each in starts]
-        # What takes more than ten seconds is answered with 202, and fails after that.
+        # What takes more than ten seconds is answered with 202, and ends after that.
         assert {answer.status_code for answer in answers} <= {202, 500, 503}
         assert all("Docker" in answer.json()["message"] for answer in answers if answer.status_code != 202)
         assert all("Traceback" not in page.result(90).text for page in pages)
-        until(lambda: not any(map(site.server, crowd)), seconds=60, why="a start goes on and on")
-        assert {lease.server.username for lease in site.leases()} == set(USERS)
+    agree(site)  # a start that was still waiting when the engine came back may have gone on
+    assert {lease.server.username for lease in site.leases()} >= set(USERS)
     until(lambda: is_whole(site), why="a notebook is lost")
 
 
