@@ -22,6 +22,7 @@ async def use_then_delete(site) -> str:
     return home
 
 
+@pytest.mark.case(5)
 @pytest.mark.parametrize(
     ("on_delete", "same", "still_there"),
     [(OnDelete.ARCHIVE, False, True), (OnDelete.KEEP, True, True), (OnDelete.WIPE, False, False)],
