@@ -17,6 +17,10 @@ from bench.vanilla import NULL_SPAWNER, vanilla_hub
 TESTS = str(Path(__file__).parents[1])
 ROUNDS, STARTS, AT_ONCE = 5, 40, 10
 CALLS = 150
+ALL_AT_ONCE = """
+[engine]
+starts = 64
+"""
 OUR_CONFIG = """
 import sys
 sys.path.insert(0, {folder!r})
@@ -34,7 +38,10 @@ c.JupyterHub.tornado_settings = {{"slow_spawn_timeout": 60}}
 
 def measure_hub() -> Iterator[Figure]:
     """Starts a second and the latency of a small call, ours and plain JupyterHub's in turn."""
-    with _any_server() as port, our_hub(extra_config=OUR_CONFIG.format(folder=TESTS, port=port)) as ours:
+    with (
+        _any_server() as port,
+        our_hub(extra_settings=ALL_AT_ONCE, extra_config=OUR_CONFIG.format(folder=TESTS, port=port)) as ours,
+    ):
         theirs = NULL_SPAWNER.format(folder=TESTS) + THEIR_CONFIG.format(port=port)
         with vanilla_hub(theirs, proxy_command()) as vanilla:
             rates: dict[str, list[float]] = {"ours": [], "vanilla": []}

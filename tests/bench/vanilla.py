@@ -16,7 +16,7 @@ import httpx
 
 from e2e.running import free_port, until
 
-NETWORK = "nbgpu-bench-vanilla"
+NETWORK = f"nbgpu-bench-vanilla-{secrets.token_hex(3)}"  # two runs at once do not meet
 DOCKER_SPAWNER = """
 c.JupyterHub.spawner_class = "dockerspawner.DockerSpawner"
 c.DockerSpawner.image = {image!r}

@@ -75,3 +75,15 @@ def test_named_servers_run_side_by_side(hub):
     assert len(hub.containers()) == 2
     for name in ("", "three"):
         assert hub.notebook(user, "api/status", name).status_code == httpx.codes.OK
+
+
+def test_another_sites_link_starts_nothing(hub):
+    """A link that starts at once opens the form when another site leads to it."""
+    hub.add_user("linked")
+    with hub.logged_in("linked") as session:
+        page = session.get("/spawn?opt-profile=cpu", headers={"Sec-Fetch-Site": "cross-site"})
+        assert page.status_code == 200
+        assert "spawn_form" in page.text
+        assert hub.server("linked") is None
+        session.get("/spawn?opt-profile=cpu", headers={"Sec-Fetch-Site": "none"})
+        hub.wait_ready("linked")

@@ -6,7 +6,7 @@ import threading
 import pytest
 import requests
 
-from nbgpu.core.errors import EngineUnavailable
+from nbgpu.core.errors import EngineUnavailable, StoreError
 from support.fake_docker import answer
 from support.site import until
 from support.users import start
@@ -262,3 +262,18 @@ async def test_slow_calls_of_one_user_do_not_hold_up_another(site):
     await asyncio.wait_for(start(site.users["bob"], profile="one"), 5)
     gate.open.set()
     await slow
+
+
+async def test_a_stop_ends_the_container_also_while_the_database_does_not_answer(site, monkeypatch):
+    ann = site.users["ann"]
+    await start(ann, profile="one")
+    with monkeypatch.context() as patch:
+        patch.setattr(site.desk, "mark_ending", refuse)
+        patch.setattr(site.desk, "release", refuse)
+        with pytest.raises(StoreError):
+            await ann.spawner.stop()
+    assert left(site) == (1, 0), "the lease is left to the reconciler, with no container to take up"
+
+
+def refuse(*_args: object) -> None:
+    raise StoreError("locked")

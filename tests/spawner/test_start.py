@@ -64,7 +64,7 @@ async def test_limits_and_hardening_are_on_the_create_call(site):
     assert environment["OMP_NUM_THREADS"] == "2"
     assert environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
     assert environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20480M"
-    assert set(created["labels"]) == {"org.nbgpu.deployment", "org.nbgpu.session", "org.nbgpu.server"}
+    assert set(created["labels"]) == {f"org.nbgpu.{name}" for name in ("deployment", "session", "server", "devices")}
     secrets = [ann_token for ann_token in (environment["JUPYTERHUB_API_TOKEN"],) if ann_token in str(created["labels"])]
     assert secrets == []
 
@@ -171,3 +171,14 @@ async def test_state_survives_a_hub_restart(site):
     after.user.spawners[""] = after
     await ann.stop()
     assert (site.leases.open_leases(), site.docker.by_id) == ((), {})
+
+
+async def test_the_servers_token_ends_with_the_server(site):
+    from jupyterhub import orm
+
+    ann = site.users["ann"]
+    await start(ann, profile="cpu")
+    token = ann.spawner.api_token
+    assert orm.APIToken.find(site.users.db, token) is not None
+    await ann.stop()
+    assert orm.APIToken.find(site.users.db, token) is None

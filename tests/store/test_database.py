@@ -39,6 +39,20 @@ def test_sqlite_is_set_up_for_leases(sqlite_url):
     assert settings == {"journal_mode": "wal", "foreign_keys": 1, "synchronous": 2, "busy_timeout": 10_000}
 
 
+def test_a_reader_waits_for_no_writer(sqlite_url, tmp_path):
+    engine = open_database(sqlite_url)
+    store = SqlLeaseStore(engine)
+    with closing(sqlite3.connect(tmp_path / "nbgpu.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # with the busy timeout, a reader that waited would fail after ten seconds
+        assert (store.open_leases(), store.find_server(ServerRef("ann")), store.held_devices()) == (
+            (),
+            None,
+            frozenset(),
+        )
+        other.execute("ROLLBACK")
+    engine.dispose()
+
+
 def test_a_writer_waits_for_another(sqlite_url, devices, choose, tmp_path):
     """A lock held by somebody else delays a lease; it does not fail it."""
     engine = open_database(sqlite_url)

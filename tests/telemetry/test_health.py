@@ -1,15 +1,17 @@
 """Leftover memory: a device in use without a lease is held back, told once, and comes back when it is clean."""
 
 import dataclasses
+import math
 from datetime import UTC, datetime
 
 import pytest
 
 from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
 from nbgpu.core.health import quarantine_used
+from nbgpu.spawner.fleet import DockerFleet
 from nbgpu.telemetry.health import CheckedInventory
 from support.fake_docker import FakeDockerClient
-from support.site import build_site
+from support.site import PREFIX, build_site
 from support.users import start
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -55,7 +57,7 @@ async def test_the_next_user_gets_another_device_and_the_admin_is_told(tmp_path,
     site = build_site(tmp_path, client, gpus=2)
     readings = {"GPU-0": 22 * GIB, "GPU-1": 0}
     site.inventory.sample = lambda: tuple(sample(used, uuid) for uuid, used in readings.items())
-    site.desk._inventory = checked = CheckedInventory(site.inventory, site.leases)
+    site.desk._inventory = checked = CheckedInventory(site.inventory, site.leases, DockerFleet(client, PREFIX))
     await start(site.users["ann"], profile="one")
     assert site.leases.open_leases()[0].allocation.device_uuids == ("GPU-1",)
     with pytest.raises(Exception, match="22 GiB of its memory are in use|All are in use"):
@@ -65,4 +67,21 @@ async def test_the_next_user_gets_another_device_and_the_admin_is_told(tmp_path,
     readings["GPU-0"] = 0
     assert checked.snapshot().by_uuid["GPU-0"].problem is None
     await start(site.users["bob"], profile="one")
+    site.close()
+
+
+async def test_a_device_is_not_leased_while_a_server_that_lost_its_lease_runs_on_it(tmp_path):
+    client = FakeDockerClient()
+    client.add_image("sha256:base")
+    site = build_site(tmp_path, client, gpus=2)
+    site.desk._inventory = checked = CheckedInventory(site.inventory, site.leases, DockerFleet(client, PREFIX))
+    await start(site.users["ann"], profile="one")
+    (lease,) = site.leases.open_leases()
+    site.leases.release(lease.session_id, "the database was restored from an old backup")
+    checked._read_at = -math.inf  # a second later
+    assert "lost its lease" in str(checked.snapshot().by_uuid["GPU-0"].problem)
+    await start(site.users["bob"], profile="one")
+    assert site.leases.open_leases()[0].allocation.device_uuids == ("GPU-1",)
+    client.remove_container("nbgpu-test00-ann", force=True)
+    assert checked.snapshot().by_uuid["GPU-0"].problem is None
     site.close()

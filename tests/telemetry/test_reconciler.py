@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 
 import pytest
 import requests
@@ -240,3 +241,13 @@ async def test_a_driver_that_cant_be_asked_has_lost_nothing(site, hub, reconcile
     site.inventory.problem = "The NVIDIA driver does not answer."
     assert [reconciler.drop_vanished() for _ in range(3)] == [(), (), ()]
     assert len(site.leases.open_leases()[0].allocation.slots) == 1
+
+
+async def test_while_a_device_is_faulty_none_is_taken_for_vanished(site, hub, reconciler):
+    """A new process may know a lost GPU by another name: its UUID then seems to be gone."""
+    await run_server(site, profile="two")
+    site.inventory.devices = (
+        site.inventory.devices[0],
+        dataclasses.replace(site.inventory.devices[1], uuid="GPU-lost-1", problem="The GPU is lost."),
+    )
+    assert [reconciler.drop_vanished() for _ in range(3)] == [(), (), ()]

@@ -9,6 +9,7 @@ from nbgpu.core.units import render_size
 # What an idle device may show as used: the driver's own share, larger on large devices.
 LEFTOVER_BYTES = 512 * 2**20
 LEFTOVER_SHARE = 0.02
+_STRAY = "A server that has lost its lease still runs on it; stop that server."
 
 
 def quarantine_used(
@@ -21,6 +22,20 @@ def quarantine_used(
     """
     by_uuid = {sample.device_uuid: sample for sample in samples}
     devices = tuple(_judge(device, by_uuid.get(device.uuid), held) for device in snapshot.devices)
+    return replace(snapshot, devices=devices)
+
+
+def hold_back_strays(snapshot: InventorySnapshot, given: Iterable[str], held: Collection[str]) -> InventorySnapshot:
+    """Return the snapshot with a problem on each device that a running server was `given` though no lease is on it.
+
+    After the loss of the database, or of the device for a while, a server goes on without its lease: an idle one shows
+    in no reading, and the next person must not share the device with it.
+    """
+    strays = set(given) - set(held)
+    devices = tuple(
+        replace(device, problem=_STRAY) if device.uuid in strays and device.problem is None else device
+        for device in snapshot.devices
+    )
     return replace(snapshot, devices=devices)
 
 

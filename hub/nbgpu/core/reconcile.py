@@ -27,6 +27,7 @@ class ContainerFact:
     id: str
     session_id: str
     running: bool
+    device_uuids: tuple[str, ...] = ()  # what it was given at its start
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,6 @@ class SqlAuditLog:
 
     def latest(self, count: int = 100) -> tuple[AuditEntry, ...]:
         """Return the newest rows, newest first."""
-        with unit_of_work(self._engine) as db:
+        with unit_of_work(self._engine, reads_only=True) as db:
             rows = db.scalars(select(AuditRow).order_by(AuditRow.id.desc()).limit(count))
             return tuple(AuditEntry(row.recorded_at, row.actor, row.action, row.subject, row.detail) for row in rows)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 
 from nbgpu.core.errors import StoreError
+from nbgpu.store.work import READS_ONLY
 
 BUSY_TIMEOUT = 10  # seconds that a writer waits for another
 
@@ -24,7 +25,7 @@ def open_database(url: str) -> Engine:
         raise StoreError("PostgreSQL needs a driver: pip install 'nbgpu[postgresql]'.") from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_immediate)
+        event.listen(engine, "begin", _begin)
     try:
         with engine.begin() as connection:
             _upgrade(connection)
@@ -43,9 +44,10 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         cursor.execute("PRAGMA synchronous = FULL")
 
 
-def _begin_immediate(connection: Connection) -> None:
+def _begin(connection: Connection) -> None:
     # A deferred transaction that reads and then writes fails at once when another writer came between.
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    reads_only = connection.get_execution_options().get(READS_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
 
 
 def _upgrade(connection: Connection) -> None:

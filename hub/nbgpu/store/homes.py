@@ -47,7 +47,7 @@ class SqlHomes:
 
     def all(self) -> tuple[Home, ...]:
         """Return all homes, by user name, the one in use first."""
-        with unit_of_work(self._engine) as db:
+        with unit_of_work(self._engine, reads_only=True) as db:
             rows = db.scalars(select(HomeRow).order_by(HomeRow.username, HomeRow.id.desc()))
             return tuple(Home(row.username, row.volume, row.created_at, row.archived_at) for row in rows)
 

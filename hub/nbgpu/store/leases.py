@@ -71,7 +71,7 @@ class SqlLeaseStore:
 
     def find_server(self, server: ServerRef) -> Lease | None:
         """Return a server's open lease."""
-        with unit_of_work(self._engine) as db:
+        with unit_of_work(self._engine, reads_only=True) as db:
             row = db.scalars(
                 select(SessionRow)
                 .where(
@@ -85,7 +85,7 @@ class SqlLeaseStore:
 
     def held_devices(self) -> frozenset[str]:
         """Return the UUIDs of all devices in open leases."""
-        with unit_of_work(self._engine) as db:
+        with unit_of_work(self._engine, reads_only=True) as db:
             return frozenset(db.scalars(select(LeaseRow.device_uuid).where(LeaseRow.released_at.is_(None))))
 
     def drop_device(self, session_id: str, device_uuid: str) -> bool:
@@ -101,7 +101,7 @@ class SqlLeaseStore:
 
     def open_leases(self) -> tuple[Lease, ...]:
         """Return all leases that are not released, oldest first."""
-        with unit_of_work(self._engine) as db:
+        with unit_of_work(self._engine, reads_only=True) as db:
             rows = db.scalars(
                 select(SessionRow)
                 .where(SessionRow.released_at.is_(None))
@@ -112,13 +112,13 @@ class SqlLeaseStore:
 
     def find_open(self, session_id: str) -> Lease | None:
         """Return the lease of a session if it is not released."""
-        with unit_of_work(self._engine) as db:
+        with unit_of_work(self._engine, reads_only=True) as db:
             row = db.get(SessionRow, session_id, options=[selectinload(SessionRow.slots)])
             return _to_lease(row) if row is not None and row.released_at is None else None
 
     def find_newest(self, server: ServerRef) -> Lease | None:
         """Return a server's newest lease, released or not; None when it never had one."""
-        with unit_of_work(self._engine) as db:
+        with unit_of_work(self._engine, reads_only=True) as db:
             row = db.scalars(
                 select(SessionRow)
                 .where(SessionRow.username == server.username, SessionRow.servername == server.servername)

@@ -7,8 +7,9 @@ import time
 from datetime import UTC, datetime
 
 from nbgpu.core.devices import InventorySnapshot, UsageSample
-from nbgpu.core.health import quarantine_used
-from nbgpu.core.ports import Inventory, LeaseStore
+from nbgpu.core.errors import EngineError
+from nbgpu.core.health import hold_back_strays, quarantine_used
+from nbgpu.core.ports import Fleet, Inventory, LeaseStore
 
 READINGS_LAST = 1.0  # seconds: many starts at once ask the driver once
 
@@ -18,9 +19,11 @@ log = logging.getLogger("nbgpu.health")
 class CheckedInventory:
     """An inventory whose snapshots carry what readings and leases say of each device."""
 
-    def __init__(self, inventory: Inventory, leases: LeaseStore) -> None:
+    def __init__(self, inventory: Inventory, leases: LeaseStore, fleet: Fleet) -> None:
         self._inventory = inventory
         self._leases = leases
+        self._fleet = fleet
+        self._given: tuple[str, ...] = ()  # devices of the servers that ran at the last reading
         self._lock = threading.Lock()
         self._read_at = -math.inf
         self._snapshot = InventorySnapshot(datetime.min.replace(tzinfo=UTC))
@@ -48,12 +51,22 @@ class CheckedInventory:
             return False
         self._snapshot = self._inventory.snapshot()
         self._samples = () if self._snapshot.problem is not None else self._inventory.sample()
+        self._given = self._read_given()
         self._read_at = now
         return True
 
+    def _read_given(self) -> tuple[str, ...]:
+        """Read which devices running servers were given; as before while the engine can't be asked."""
+        try:
+            found = self._fleet.containers()
+        except EngineError:
+            return self._given
+        return tuple(uuid for each in found if each.running for uuid in each.device_uuids)
+
     def _check(self) -> InventorySnapshot:
         # Leases are read last: a device that was leased since the readings counts as held.
-        return quarantine_used(self._snapshot, self._samples, self._leases.held_devices())
+        held = self._leases.held_devices()
+        return hold_back_strays(quarantine_used(self._snapshot, self._samples, held), self._given, held)
 
     def sample(self) -> tuple[UsageSample, ...]:
         """Return one reading of each device."""

@@ -11,7 +11,8 @@ from nbgpu.core.menu import FLAVOR_KEY, IMAGE_KEY
 from nbgpu.core.reconcile import HubServer
 
 _PAGES = {"Accept": "application/jupyterhub-pagination+json"}
-_NEVER = (403, 404)  # statuses that trying again won't change
+_NEVER = (400, 403, 404)  # statuses that trying again won't change …
+_BUSY = ("is pending", "is already running")  # … but for these: the hub is at work on the server
 
 
 class HubApi:
@@ -55,7 +56,7 @@ class HubApi:
             raise HubUnavailable(
                 f"The hub does not answer at {self._client.base_url} ({error}). Does it run? `nbgpu run` starts it."
             ) from error
-        if response.status_code in _NEVER:
+        if response.status_code in _NEVER and not any(words in response.text for words in _BUSY):
             raise HubRefused(f"The hub refused {method} {path}: {response.text[:200]}")
         if not response.is_success:
             raise HubUnavailable(f"The hub answered {response.status_code} to {method} {path}: {response.text[:200]}")

@@ -66,11 +66,11 @@ class Reconciler:
     def drop_vanished(self) -> tuple[tuple[str, str], ...]:
         """Take devices that the driver has not had for two looks in a row out of leases; return (session, device).
 
-        MIG instances vanish at a reboot or when an admin cuts a GPU anew. A driver that can't be asked says nothing,
-        and a GPU that is lost is still there, with a problem.
+        MIG instances vanish at a reboot or when an admin cuts a GPU anew. A driver that can't be asked says nothing;
+        nor does one with a faulty device, which it may not know by its UUID any more.
         """
         leases, snapshot = self._leases.open_leases(), self._inventory.snapshot()
-        if snapshot.problem is not None:
+        if snapshot.problem is not None or any(device.problem is not None for device in snapshot.devices):
             return ()
         missing = frozenset(
             (lease.session_id, uuid)

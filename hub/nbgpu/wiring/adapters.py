@@ -129,7 +129,7 @@ class Adapters:
         """The driver, NVIDIA's or the simulated one as the settings say; with leftovers held back."""
         gpus = self.settings.gpus
         driver = open_inventory(self.deployment.simulator_root, gpus.simulated, mode=_MODES[gpus.driver])
-        return CheckedInventory(driver, self.leases)
+        return CheckedInventory(driver, self.leases, self.fleet)
 
     @cached_property
     def access(self) -> DeviceAccess:

@@ -1,4 +1,8 @@
-"""The Docker network of a deployment's servers. The hub listens on its gateway, so that only they reach it there."""
+"""The Docker network of a deployment's servers. The hub listens on its gateway, an address of this machine alone.
+
+Containers of other networks on this machine reach that address, too, unless its firewall says otherwise: a hub answers
+them as it answers anybody, and lets in who logs in.
+"""
 
 import socket
 from collections.abc import Callable

@@ -11,11 +11,17 @@ from tornado import web
 
 
 class StrictSpawnHandler(SpawnHandler):  # type: ignore[misc]  # JupyterHub has no types
-    """The spawn page and its form, where all fields are UTF-8."""
+    """The spawn page and its form, where all fields are UTF-8, and where no other site starts a server."""
 
     async def prepare(self) -> None:
-        """Refuse fields that are none."""
+        """Refuse fields that are none; take what another site asks to start out of the question.
+
+        A link that starts at once is for bookmarks and for pages of one's own. Followed from elsewhere, or loaded by a
+        page without a click, it opens the form instead, and the person starts or does not.
+        """
         await super().prepare()
+        if self.request.method == "GET" and self.request.headers.get("Sec-Fetch-Site") == "cross-site":
+            self.request.query_arguments.clear()
         for values in self.request.arguments.values():
             try:
                 b"".join(values).decode()

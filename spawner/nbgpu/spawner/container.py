@@ -12,6 +12,7 @@ from nbgpu.core.leases import Lease
 HOME = "/home/nbgpu"
 DEPLOYMENT_LABEL = "org.nbgpu.deployment"  # on containers, networks and volumes; its value is the prefix
 SESSION_LABEL = "org.nbgpu.session"
+DEVICES_LABEL = "org.nbgpu.devices"  # UUIDs; a device is not leased while a container that was given it runs
 SERVER_LABEL = "org.nbgpu.server"
 
 # Libraries that start one thread a core of the *machine* unless told the container's share.
@@ -46,6 +47,7 @@ def build_labels(deployment: str, server_slug: str, lease: Lease) -> dict[str, s
         DEPLOYMENT_LABEL: deployment,
         SERVER_LABEL: server_slug,
         SESSION_LABEL: lease.session_id,
+        DEVICES_LABEL: ",".join(lease.allocation.device_uuids),
     }
 
 

@@ -52,6 +52,11 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         return True
 
     @property
+    def will_resume(self) -> bool:
+        """Never: each start makes a new container, so the hub revokes the old one's token when it ends."""
+        return False
+
+    @property
     def executor(self) -> ThreadPoolExecutor:
         """The threads of all Docker calls: one slow call must not block everybody's."""
         cls = type(self)

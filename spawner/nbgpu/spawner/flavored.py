@@ -224,8 +224,12 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
     async def stop(self, now: bool = False, reason: str = "stopped") -> None:  # noqa: FBT001, FBT002 - JupyterHub's signature
         """End the server and give its devices back once that is certain."""
         await self._settle()
-        if self.session_id:
-            await in_thread(self.desk.mark_ending, self.session_id)
+        try:
+            if self.session_id:
+                await in_thread(self.desk.mark_ending, self.session_id)
+        except NbgpuError as error:
+            # What somebody stopped must end, and must not be taken for lost and taken up again.
+            self.log.warning("The end of %s could not be noted, it is ended all the same: %s", self._log_name, error)
         try:
             await self.shut_down(now=now)
         except NbgpuError:

@@ -6,7 +6,7 @@ from docker.errors import APIError
 
 from nbgpu.core.errors import EngineUnavailable
 from nbgpu.core.reconcile import ContainerFact
-from nbgpu.spawner.container import DEPLOYMENT_LABEL, SESSION_LABEL
+from nbgpu.spawner.container import DEPLOYMENT_LABEL, DEVICES_LABEL, SESSION_LABEL
 from nbgpu.spawner.docker_calls import call, remove
 
 _ALIVE = ("running", "paused", "restarting")
@@ -28,7 +28,10 @@ class DockerFleet:
             raise EngineUnavailable(f"Docker can't list its containers: {error.explanation}") from error
         return tuple(
             ContainerFact(
-                id=each["Id"], session_id=each["Labels"].get(SESSION_LABEL, ""), running=each["State"] in _ALIVE
+                id=each["Id"],
+                session_id=each["Labels"].get(SESSION_LABEL, ""),
+                running=each["State"] in _ALIVE,
+                device_uuids=tuple(filter(None, each["Labels"].get(DEVICES_LABEL, "").split(","))),
             )
             for each in found
         )
