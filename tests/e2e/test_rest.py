@@ -87,3 +87,14 @@ def test_another_sites_link_starts_nothing(hub):
         assert hub.server("linked") is None
         session.get("/spawn?opt-profile=cpu", headers={"Sec-Fetch-Site": "none"})
         hub.wait_ready("linked")
+
+
+def test_nobody_is_renamed(hub):
+    """A home belongs to its name: renamed, a person would lose it to whoever gets the old name."""
+    hub.add_user("named")
+    answer = hub.api.patch("/users/named", json={"name": "renamed"})
+    assert answer.status_code == 400
+    assert "Users are not renamed" in answer.json()["message"]
+    assert hub.api.patch("/users/named", json={"admin": False}).status_code == 200
+    assert hub.api.patch("/users/named", json=["name"]).status_code == 400
+    assert hub.api.get("/users/renamed").status_code == 404

@@ -12,7 +12,7 @@ from traitlets.utils.importstring import import_item
 from nbgpu.core.errors import SettingsError
 from nbgpu.settings.schema import AuthSettings, Settings
 from nbgpu.wiring.deployment import Deployment
-from nbgpu.wiring.strict_form import with_strict_form
+from nbgpu.wiring.strict_handlers import with_strict_handlers
 
 DEMO_ADMIN = "admin"
 
@@ -24,14 +24,14 @@ def configure_auth(c: Config, settings: Settings, deployment: Deployment) -> Non
         return
     authenticator = find_authenticator(settings.auth)
     check_options(authenticator, settings.auth)
-    c.JupyterHub.authenticator_class = with_strict_form(authenticator)
+    c.JupyterHub.authenticator_class = with_strict_handlers(authenticator)
     for name, value in settings.auth.options.items():
         setattr(c[authenticator.__name__], name, value)
 
 
 def _configure_demo(c: Config, settings: Settings, deployment: Deployment) -> None:
     check_demo_address(settings.hub.address)
-    c.JupyterHub.authenticator_class = with_strict_form(SharedPasswordAuthenticator)
+    c.JupyterHub.authenticator_class = with_strict_handlers(SharedPasswordAuthenticator)
     c.SharedPasswordAuthenticator.user_password = deployment.secret("demo-password", bytes_=6)
     c.SharedPasswordAuthenticator.admin_password = deployment.secret("demo-admin-password", bytes_=20)
     c.SharedPasswordAuthenticator.admin_users = {DEMO_ADMIN}

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from jupyterhub.spawner import Spawner
+from tornado import web
 from traitlets import Float, Unicode, default
 
 from nbgpu.core.errors import EngineError, EngineUnavailable, NbgpuError, ServerDied
@@ -236,6 +237,11 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
             self.desk.doubt(self.session_id)
             raise
         await self._release(reason)
+
+    async def rename(self, old_name: str, new_name: str) -> None:
+        """Refuse a new name while the server has a lease under the old one."""
+        if self.session_id:
+            raise web.HTTPError(400, f"Stop the server “{old_name}” before it is renamed to “{new_name}”.")
 
     async def delete_forever(self) -> None:
         """Retire the home of a user who is deleted; a named server that is deleted has none of its own."""

@@ -1,10 +1,12 @@
-"""The hub's spawn page, for text only: JupyterHub answers 500, with a traceback in its log, to bytes that are no UTF-8.
+"""Where the hub is stricter than JupyterHub: its spawn page, and the names of its users.
 
-An authenticator's handlers come before the hub's own, which makes it the one place from which to say 400 instead.
+An authenticator's handlers come before the hub's own, which makes it the one place from which to be so.
 """
 
 from typing import Any
 
+from jupyterhub.apihandlers.users import UserAPIHandler
+from jupyterhub.apihandlers.users import default_handlers as user_handlers
 from jupyterhub.auth import Authenticator
 from jupyterhub.handlers.pages import SpawnHandler, default_handlers
 from tornado import web
@@ -15,6 +17,8 @@ class StrictSpawnHandler(SpawnHandler):  # type: ignore[misc]  # JupyterHub has 
 
     async def prepare(self) -> None:
         """Refuse fields that are none; take what another site asks to start out of the question.
+
+        JupyterHub answers bytes that are no UTF-8 with 500 and a traceback in its log.
 
         A link that starts at once is for bookmarks and for pages of one's own. Followed from elsewhere, or loaded by a
         page without a click, it opens the form instead, and the person starts or does not.
@@ -29,9 +33,26 @@ class StrictSpawnHandler(SpawnHandler):  # type: ignore[misc]  # JupyterHub has 
                 raise web.HTTPError(400, "The server options are no UTF-8 text.") from None
 
 
-def with_strict_form(authenticator: type[Authenticator]) -> type[Authenticator]:
-    """Return the authenticator, of the same name and configuration, with the strict spawn page."""
+class KeepNameHandler(UserAPIHandler):  # type: ignore[misc]  # JupyterHub has no types
+    """A user's API, where the name stays: home, leases and history are found by it.
+
+    Renamed, a person would lose their files, and whoever gets the old name would have them.
+    """
+
+    async def patch(self, user_name: str) -> None:
+        """Change all else of a user."""
+        asked = self.get_json_body()
+        if isinstance(asked, dict) and asked.get("name", user_name) != user_name:
+            raise web.HTTPError(
+                400, "Users are not renamed: home, leases and history belong to the name. Make a new user instead."
+            )
+        await super().patch(user_name)
+
+
+def with_strict_handlers(authenticator: type[Authenticator]) -> type[Authenticator]:
+    """Return the authenticator, of the same name and configuration, with the strict handlers."""
     routes = [(route, StrictSpawnHandler) for route, handler, *_ in default_handlers if handler is SpawnHandler]
+    routes += [(route, KeepNameHandler) for route, handler, *_ in user_handlers if handler is UserAPIHandler]
 
     def get_handlers(self: Any, app: Any) -> list[Any]:
         return [*routes, *authenticator.get_handlers(self, app)]
