@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -84,4 +85,21 @@ async def test_a_device_is_not_leased_while_a_server_that_lost_its_lease_runs_on
     assert site.leases.open_leases()[0].allocation.device_uuids == ("GPU-1",)
     client.remove_container("nbgpu-test00-ann", force=True)
     assert checked.snapshot().by_uuid["GPU-0"].problem is None
+    site.close()
+
+
+async def test_an_engine_that_hangs_is_waited_for_once_and_shortly(tmp_path):
+    client = FakeDockerClient()
+    client.add_image("sha256:base")
+    site = build_site(tmp_path, client, gpus=1)
+    checked = CheckedInventory(site.inventory, site.leases, DockerFleet(client, PREFIX))
+    answer = threading.Event()
+    client.before = lambda method: answer.wait(10) and None
+    for _ in range(3):
+        checked._read_at = -math.inf
+        assert checked.snapshot().by_uuid["GPU-0"].problem is None
+    assert not answer.is_set()
+    assert checked._asked is not None
+    assert not checked._asked.done(), "nobody waited for the answer"
+    answer.set()
     site.close()

@@ -4,6 +4,7 @@ import logging
 import math
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 
 from nbgpu.core.devices import InventorySnapshot, UsageSample
@@ -11,6 +12,7 @@ from nbgpu.core.errors import EngineError
 from nbgpu.core.health import hold_back_strays, quarantine_used
 from nbgpu.core.ports import Fleet, Inventory, LeaseStore
 
+ENGINE_WAIT = 0.1  # seconds
 READINGS_LAST = 1.0  # seconds: many starts at once ask the driver once
 
 log = logging.getLogger("nbgpu.health")
@@ -23,6 +25,8 @@ class CheckedInventory:
         self._inventory = inventory
         self._leases = leases
         self._fleet = fleet
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix="fleet")
+        self._asked: Future[None] | None = None
         self._given: tuple[str, ...] = ()  # devices of the servers that ran at the last reading
         self._lock = threading.Lock()
         self._read_at = -math.inf
@@ -51,17 +55,27 @@ class CheckedInventory:
             return False
         self._snapshot = self._inventory.snapshot()
         self._samples = () if self._snapshot.problem is not None else self._inventory.sample()
-        self._given = self._read_given()
+        self._ask_given()
         self._read_at = now
         return True
 
-    def _read_given(self) -> tuple[str, ...]:
-        """Read which devices running servers were given; as before while the engine can't be asked."""
+    def _ask_given(self) -> None:
+        """Have the engine asked which devices running servers were given; as before while it can't be.
+
+        It is waited for shortly, and not at all while an earlier question hangs: every page that shows a device comes
+        by here. A late answer counts from then on.
+        """
+        if self._asked is not None and not self._asked.done():
+            return
+        self._asked = self._asking.submit(self._learn_given)
+        wait([self._asked], timeout=ENGINE_WAIT)
+
+    def _learn_given(self) -> None:
         try:
             found = self._fleet.containers()
         except EngineError:
-            return self._given
-        return tuple(uuid for each in found if each.running for uuid in each.device_uuids)
+            return
+        self._given = tuple(uuid for each in found if each.running for uuid in each.device_uuids)
 
     def _check(self) -> InventorySnapshot:
         # Leases are read last: a device that was leased since the readings counts as held.

@@ -6,7 +6,7 @@ from typing import Any
 
 from nbgpu.core.errors import EngineUnavailable
 
-LONGEST_WAIT = 1.5  # seconds
+LONGEST_WAIT = 1.0  # second
 
 
 class SharedQuestion:
