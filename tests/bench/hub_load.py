@@ -13,6 +13,7 @@ import httpx
 from bench.figures import Figure, median
 from bench.ours import our_hub, proxy_command
 from bench.vanilla import NULL_SPAWNER, vanilla_hub
+from support.answering import Answering
 
 TESTS = str(Path(__file__).parents[1])
 ROUNDS, STARTS, AT_ONCE = 5, 40, 10
@@ -93,22 +94,10 @@ def _call_time(client: httpx.Client) -> float:
 @contextmanager
 def _any_server() -> Iterator[int]:
     """Serve 200 to whatever is asked: the server that all null spawners have."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Yes)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server.server_port
     finally:
         server.shutdown()
         server.server_close()
-
-
-class _Yes(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("X-JupyterHub-Version", "6.1.1")
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""

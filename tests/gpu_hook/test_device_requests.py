@@ -16,6 +16,7 @@ from nbgpu.core.devices import Device
 from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.menu import Menu
 from nbgpu.spawner.docker import GPUDockerSpawner
+from support.answering import Answering
 from support.site import FLAVORS, Site, build_site, make_flavor
 from support.users import start
 
@@ -31,20 +32,6 @@ DEVICES = (
         mig_profile="1g.10gb",
     ),
 )
-
-
-class Answering(http.server.BaseHTTPRequestHandler):
-    """Stands in for the notebook server, whose container has no network here."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("X-JupyterHub-Version", "6.1.1")
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture

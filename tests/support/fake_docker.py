@@ -16,6 +16,8 @@ import requests
 from docker.errors import APIError, NotFound
 from docker.types import HostConfig
 
+from support.answering import Answering
+
 API_VERSION = "1.41"
 PORT = 8888
 
@@ -152,7 +154,7 @@ class FakeDockerClient:
             self.end(container_id)
 
     def _serve(self, container_id: str, address: str) -> None:
-        server = http.server.ThreadingHTTPServer((address, PORT), _Answer)
+        server = http.server.ThreadingHTTPServer((address, PORT), Answering)
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         self._servers[container_id] = server
@@ -171,18 +173,6 @@ class FakeDockerClient:
     @staticmethod
     def _fail(status: int, message: str) -> Any:
         raise answer(status, message)
-
-
-class _Answer(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("X-JupyterHub-Version", "6.1.1")
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
 
 
 def answer(status: int, message: str) -> APIError:
