@@ -38,8 +38,11 @@ class LeaseStore(Protocol):
     def mark_ending(self, session_id: str) -> None:
         """Note that the end was asked for: whatever happens now, the session is not taken up again."""
 
-    def release(self, session_id: str, reason: str) -> bool:
-        """Give the devices back; False if they were already. Idempotent."""
+    def release(self, session_id: str, reason: str, ended_at: datetime | None = None) -> bool:
+        """Give the devices back; False if they were already. Idempotent.
+
+        `ended_at` is the engine's own time of the server's end; None where it does not know.
+        """
 
     def find_server(self, server: ServerRef) -> Lease | None:
         """Return a server's open lease."""
@@ -83,8 +86,8 @@ class Fleet(Protocol):
     def containers(self) -> tuple[ContainerFact, ...]:
         """Return all of them, running or not. Raises EngineUnavailable."""
 
-    def end(self, container_id: str) -> None:
-        """End and remove one and see it gone. Idempotent. Raises EngineError."""
+    def end(self, container_id: str) -> datetime | None:
+        """End and remove one and see it gone; return when it ended, None where nobody knows. Idempotent. EngineError."""
 
 
 class HubView(Protocol):

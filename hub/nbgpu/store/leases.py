@@ -55,14 +55,20 @@ class SqlLeaseStore:
         """Note that the end was asked for: whatever happens now, the session is not taken up again."""
         self._update_open(session_id, state=LeaseState.ENDING)
 
-    def release(self, session_id: str, reason: str) -> bool:
+    def release(self, session_id: str, reason: str, ended_at: datetime | None = None) -> bool:  # noqa: ARG002
         """Give the devices back; False if they were already. Idempotent."""
         now = self._clock()
         with unit_of_work(self._engine) as db:
             ended = db.scalars(
                 update(SessionRow)
                 .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
-                .values(state=LeaseState.RELEASED, released_at=now, release_reason=reason[:REASON_LENGTH])
+                .values(
+                    state=LeaseState.RELEASED,
+                    released_at=now,
+                    release_reason=reason[:REASON_LENGTH],
+                    ended_at=ended_at,
+                    billable=billable,
+                )
                 .returning(SessionRow.session_id)
             ).all()
             if ended:

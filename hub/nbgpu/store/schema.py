@@ -2,7 +2,21 @@
 
 from datetime import UTC, datetime
 
-from sqlalchemy import BigInteger, DateTime, Dialect, ForeignKey, Index, Integer, MetaData, String, TypeDecorator, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    TypeDecorator,
+    false,
+    text,
+    true,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from nbgpu.core.leases import REASON_LENGTH
@@ -40,6 +54,7 @@ class Base(DeclarativeBase):
 
 _OPEN = text("released_at IS NULL")
 _IN_USE = text("archived_at IS NULL")
+_UNSETTLED = text("NOT settled")
 
 
 class SessionRow(Base):
@@ -52,6 +67,8 @@ class SessionRow(Base):
         Index(
             "uq_sessions_open_server", "username", "servername", unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN
         ),
+        Index("ix_sessions_unsettled", "settled", sqlite_where=_UNSETTLED, postgresql_where=_UNSETTLED),
+        Index("ix_sessions_billing_group", "billing_group", "created_at"),
     )
 
     session_id: Mapped[str] = mapped_column(String(36), primary_key=True)
@@ -66,6 +83,18 @@ class SessionRow(Base):
     active_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     released_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     release_reason: Mapped[str | None] = mapped_column(String(REASON_LENGTH))
+    # What the ledger charges by.
+    tariff: Mapped[str] = mapped_column(String(20), server_default="on-demand")
+    billing_group: Mapped[str] = mapped_column(String(255), server_default="")  # whose pool pays; "" is none
+    seen_at: Mapped[datetime | None] = mapped_column(UtcDateTime)  # when its container was last seen running
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)  # the container's own finish time
+    clock_shift: Mapped[int] = mapped_column(Integer, server_default="0")  # s that steps of the clock hide
+    billable: Mapped[bool] = mapped_column(Boolean, server_default=true())  # false: it never became ready
+    settled: Mapped[bool] = mapped_column(Boolean, server_default=false())  # all its charges are posted
+    # What it may do.
+    authorized_seconds: Mapped[int | None] = mapped_column(BigInteger)  # longest run; None is no limit
+    stop_at: Mapped[datetime | None] = mapped_column(UtcDateTime)  # when it will be stopped
+    stop_cause: Mapped[str | None] = mapped_column(String(20))
     slots: Mapped[list["LeaseRow"]] = relationship(back_populates="session", order_by="LeaseRow.position")
 
 
@@ -84,6 +113,7 @@ class LeaseRow(Base):
     slot: Mapped[int] = mapped_column(Integer)
     slots: Mapped[int] = mapped_column(Integer)  # that the device is cut into
     released_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    lost_at: Mapped[datetime | None] = mapped_column(UtcDateTime)  # last good sample of a device that failed
     session: Mapped[SessionRow] = relationship(back_populates="slots")
 
 
@@ -116,3 +146,78 @@ class HomeRow(Base):
     volume: Mapped[str] = mapped_column(String(255), unique=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     archived_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class PriceRow(Base):
+    """A price of a SKU from an instant on. Rows are only ever added; of two at one instant the later row holds."""
+
+    __tablename__ = "prices"
+    __table_args__ = (Index("ix_prices_sku", "sku_id", "effective_from"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    sku_id: Mapped[str] = mapped_column(String(80))
+    effective_from: Mapped[int] = mapped_column(BigInteger)  # seconds since 1970, UTC
+    unit: Mapped[str] = mapped_column(String(20))
+    list_unit_price: Mapped[int] = mapped_column(BigInteger)  # micro-units for an hour
+    currency: Mapped[str] = mapped_column(String(3))
+    source: Mapped[str] = mapped_column(String(10))  # "settings" or "admin"
+    author: Mapped[str] = mapped_column(String(255))
+    recorded_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class ChargeRow(Base):
+    """A line of the ledger. Rows are only ever added, in sealed batches; ids have no gaps.
+
+    Instants are whole seconds since 1970 in UTC: half a million rows a month are summed by them.
+    """
+
+    __tablename__ = "charges"
+    __table_args__ = (
+        Index("ix_charges_period", "charge_period_start"),
+        Index("ix_charges_user", "username", "charge_period_start"),
+        Index("ix_charges_group", "billing_group", "charge_period_start"),
+        Index("ix_charges_session", "session_id"),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False)
+    charge_key: Mapped[str] = mapped_column(String(255), unique=True)
+    session_id: Mapped[str] = mapped_column(String(36))  # "" where no session is charged
+    username: Mapped[str] = mapped_column(String(255))
+    billing_group: Mapped[str] = mapped_column(String(255))
+    flavor: Mapped[str] = mapped_column(String(40))
+    sku_id: Mapped[str] = mapped_column(String(80))
+    resource_id: Mapped[str] = mapped_column(String(96))  # device UUID; "" is the server itself
+    charge_category: Mapped[str] = mapped_column(String(10))
+    charge_class: Mapped[str] = mapped_column(String(10))
+    charge_period_start: Mapped[int] = mapped_column(BigInteger)
+    charge_period_end: Mapped[int] = mapped_column(BigInteger)
+    consumed_seconds: Mapped[int] = mapped_column(BigInteger)  # of the resource
+    consumed_unit: Mapped[str] = mapped_column(String(20))
+    list_unit_price: Mapped[int] = mapped_column(BigInteger)  # micro-units for an hour
+    billed_cost: Mapped[int] = mapped_column(BigInteger)  # micro-units
+    billing_currency: Mapped[str] = mapped_column(String(3))
+    estimated: Mapped[bool] = mapped_column(Boolean)
+    author: Mapped[str] = mapped_column(String(255))
+    reason: Mapped[str] = mapped_column(String(1000))
+    recorded_at: Mapped[int] = mapped_column(BigInteger)
+
+
+class SealRow(Base):
+    """What proves that a batch of charges is as it was posted: a digest over it and the digest before."""
+
+    __tablename__ = "seals"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    last_charge_id: Mapped[int] = mapped_column(BigInteger)
+    digest: Mapped[str] = mapped_column(String(64))
+
+
+class MeterRow(Base):
+    """The meter's last tick, by the machine's two clocks: how a step of the first is noticed. One row."""
+
+    __tablename__ = "meter"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    ticked_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    uptime: Mapped[int] = mapped_column(BigInteger)  # ms since boot
+    boot_id: Mapped[str] = mapped_column(String(64))
