@@ -55,8 +55,13 @@ class SqlLeaseStore:
         """Note that the end was asked for: whatever happens now, the session is not taken up again."""
         self._update_open(session_id, state=LeaseState.ENDING)
 
-    def release(self, session_id: str, reason: str, ended_at: datetime | None = None) -> bool:  # noqa: ARG002
-        """Give the devices back; False if they were already. Idempotent."""
+    def release(
+        self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True
+    ) -> bool:
+        """Give the devices back; False if they were already. Idempotent.
+
+        `ended_at` is the container's own finish time, None where nobody knows it; a start that failed is not billable.
+        """
         now = self._clock()
         with unit_of_work(self._engine) as db:
             ended = db.scalars(
