@@ -78,7 +78,7 @@ def choose():
     """Return a choice of a flavor of the given kind and fields."""
 
     def choose(kind: FlavorKind = FlavorKind.GPU, **fields: object) -> Choice:
-        fields = {"gpus": 1} | fields
+        fields = {"gpus": 1, "price_per_hour": 600_000} | fields
         flavor = Flavor(
             slug=kind.value,
             display_name="A flavor",
@@ -88,7 +88,6 @@ def choose():
             shm=2**26,
             pids=100,
             images=("base",),
-            price_per_hour=600_000,
             **fields,
         )
         return Choice(flavor, "base")

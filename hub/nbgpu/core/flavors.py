@@ -38,6 +38,7 @@ class Flavor:
     pids: int
     images: tuple[str, ...]  # image slugs; the first is the default
     price_per_hour: int  # micro-units of the billing currency
+    host_price_per_hour: int = 0  # the part of it that a flavor with GPUs has for CPU, RAM and disk
     description: str = ""
     groups: frozenset[str] = frozenset()  # who may take it; empty means everybody
     time_limit: timedelta | None = None
