@@ -80,18 +80,18 @@ def test_when_all_connections_are_in_use_it_says_so(engine, monkeypatch):
 def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path, content):
     file = tmp_path / "nbgpu.sqlite"
     file.write_bytes(content)
-    with pytest.raises(StoreError, match=r"nbgpu\.sqlite.*can't be used"):
+    with pytest.raises(StoreError, match=r"nbgpu\.sqlite is damaged, or no database.*\(file is not a database\)"):
         open_database(f"sqlite:///{file}")
     assert file.read_bytes() == content
 
 
 def test_a_second_hub_on_a_database_is_refused_until_the_first_ends(database_url):
     first, second = open_database(database_url), open_database(database_url)
-    give_back = hold_hub_lock(first)
+    lock = hold_hub_lock(first)
     with pytest.raises(StoreError, match="Another hub uses the database"):
         hold_hub_lock(second)
-    give_back()
-    hold_hub_lock(second)()
+    lock.give_back()
+    hold_hub_lock(second).give_back()
     first.dispose()
     second.dispose()
 
@@ -103,7 +103,7 @@ def test_a_hub_that_was_killed_leaves_no_lock(database_url):
     )
     assert subprocess.run([sys.executable, "-c", code, database_url], check=False).returncode == -9
     engine = open_database(database_url)
-    hold_hub_lock(engine)()
+    hold_hub_lock(engine).give_back()
     engine.dispose()
 
 

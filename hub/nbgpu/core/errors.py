@@ -13,6 +13,7 @@
     │   ├── HubUnavailable        no answer
     │   └── HubRefused            it answered no
     ├── StoreError            the database can't be used
+    │   └── DatabaseTaken         another hub has it
     └── Refusal               a person asked for what they can't have; says what, why and what to do
         ├── InvalidOptions        400, reason "options"
         ├── NotAllowed            403, reason "not_allowed"
@@ -78,6 +79,10 @@ class HubRefused(HubError):
 
 class StoreError(NbgpuError):
     """The database can't be used."""
+
+
+class DatabaseTaken(StoreError):
+    """Another hub uses the database."""
 
 
 class Refusal(NbgpuError):

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, select
 from nbgpu.core.ports import Clock
 from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import AuditRow
-from nbgpu.store.work import unit_of_work
+from nbgpu.store.work import retried, unit_of_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class SqlAuditLog:
         self._engine = engine
         self._clock = clock
 
+    @retried
     def record(self, *, actor: str, action: str, subject: str, detail: str) -> None:
         """Add a row, dated now; texts are cut to their columns."""
         row = AuditRow(
@@ -41,6 +42,7 @@ class SqlAuditLog:
         with unit_of_work(self._engine) as db:
             db.add(row)
 
+    @retried
     def latest(self, count: int = 100) -> tuple[AuditEntry, ...]:
         """Return the newest rows, newest first."""
         with unit_of_work(self._engine, reads_only=True) as db:

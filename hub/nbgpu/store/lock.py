@@ -3,57 +3,158 @@
 The lock goes with the process that holds it, however that ends, so there is never a stale one.
 """
 
+import errno
 import fcntl
 import time
-from collections.abc import Callable
-from pathlib import Path
+from typing import IO, Protocol
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
 
-from nbgpu.core.errors import StoreError
+from nbgpu.core.errors import DatabaseTaken, StoreError
+from nbgpu.store.place import no_locks, sqlite_file
+from nbgpu.store.trouble import READ_ONLY_SERVER, describe, explain, is_locked
 
 # A server takes a moment to notice that a hub was killed, and to drop its lock.
 _TRIES, _BETWEEN_TRIES = 15, 0.2  # seconds
+_WRITE_TRIES = 4  # each as long as a writer waits: the hub's start can't be asked again by a click
 _HUB_LOCK = 7_206_148  # any number: PostgreSQL's advisory lock of the hub
 
 
-def hold_hub_lock(engine: Engine) -> Callable[[], None]:
-    """Take the database for this hub; return what gives it back. Raises StoreError when another hub has it."""
-    return _lock_server(engine) if engine.dialect.name == "postgresql" else _lock_file(engine)
+class HubLock(Protocol):
+    """A database that is this process's."""
+
+    def ensure(self) -> None:
+        """See that the lock is still ours, and take it again where it was lost.
+
+        Raises DatabaseTaken where another has it now, StoreError where the database can't be asked.
+        """
+
+    def give_back(self) -> None:
+        """Let another have it."""
 
 
-def _lock_file(engine: Engine) -> Callable[[], None]:
-    path = Path(f"{engine.url.database}.hub-lock")
-    file = path.open("w")
+def hold_hub_lock(engine: Engine) -> HubLock:
+    """Take the database for this hub. Raises DatabaseTaken when another hub has it, StoreError if it can't be written."""
+    lock = _ServerLock(engine) if engine.dialect.name == "postgresql" else _FileLock(engine)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _check_writable(engine)
+    except StoreError:
+        lock.give_back()
+        raise
+    return lock
+
+
+def _check_writable(engine: Engine) -> None:
+    """Begin to write: a full disk is no reason not to start, one that is read-only is. Raises StoreError."""
+    for tries_left in reversed(range(_WRITE_TRIES)):
+        try:
+            with engine.begin() as connection:
+                if (
+                    engine.dialect.name == "postgresql"
+                    and connection.scalar(text("SHOW transaction_read_only")) == "on"
+                ):
+                    raise StoreError(f"{describe(engine.url)} {READ_ONLY_SERVER}")
+                return
+        except DBAPIError as error:
+            if not is_locked(error) or not tries_left:
+                raise StoreError(explain(error, engine)) from error
+
+
+class _FileLock:
+    """A file beside SQLite's, which the kernel keeps locked as long as we have it open."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._file = _open_locked(engine)
+
+    def ensure(self) -> None:
+        """Nothing but our end can take it."""
+
+    def give_back(self) -> None:
+        self._file.close()
+
+
+def _open_locked(engine: Engine) -> IO[str]:
+    file = sqlite_file(engine.url)
+    try:
+        lock = file.with_name(f"{file.name}.hub-lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise
     except BlockingIOError:
-        file.close()
         raise _taken(engine) from None
-    return file.close
+    except OSError as error:
+        raise StoreError(_describe(error, engine)) from error
+    return lock
 
 
-def _lock_server(engine: Engine) -> Callable[[], None]:
-    connection = engine.connect()  # the lock is the connection's: it is kept out of the pool while we live
-    key = {"key": _HUB_LOCK}
+def _describe(error: OSError, engine: Engine) -> str:
+    if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP):
+        return no_locks(sqlite_file(engine.url).parent)
+    return f"{describe(engine.url)} can't be locked for this hub: {error}. Make its folder writable for this account."
+
+
+class _ServerLock:
+    """PostgreSQL's advisory lock. It is a connection's: one is kept for it, and a server that restarts forgets both."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._backend: dict[str, object] = {}
+        self._take()
+
+    def ensure(self) -> None:
+        try:
+            self._connection.scalar(text("SELECT 1"))
+            self._connection.commit()
+        except DBAPIError:
+            self._connection.close()
+            self._take()
+
+    def give_back(self) -> None:
+        try:
+            self._connection.scalar(text("SELECT pg_advisory_unlock(:key)"), {"key": _HUB_LOCK})
+        finally:
+            self._connection.close()
+
+    def _take(self) -> None:
+        try:
+            self._connection = self._engine.connect()
+            self._end_lost_backend()
+            if not _try_lock(self._connection):
+                self._connection.close()
+                raise _taken(self._engine)
+            self._backend = dict(self._connection.execute(_OUR_BACKEND).mappings().one())
+            self._connection.commit()
+        except DBAPIError as error:
+            raise StoreError(explain(error, self._engine)) from error
+
+    def _end_lost_backend(self) -> None:
+        """End what the server may still have of a connection of ours that broke: it would keep the lock from us."""
+        if self._backend:
+            self._connection.execute(_END_BACKEND, self._backend)
+            self._connection.commit()
+
+
+_OUR_BACKEND = text("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+_END_BACKEND = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid AND backend_start = :backend_start"
+)
+
+
+def _try_lock(connection: Connection) -> bool:
     for _ in range(_TRIES):
-        if connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), key):
-            connection.commit()
-            break
+        taken = connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _HUB_LOCK})
+        connection.commit()
+        if taken:
+            return True
         time.sleep(_BETWEEN_TRIES)
-    else:
-        connection.close()
-        raise _taken(engine)
-
-    def give_back() -> None:
-        connection.execute(text("SELECT pg_advisory_unlock(:key)"), key)
-        connection.close()
-
-    return give_back
+    return False
 
 
-def _taken(engine: Engine) -> StoreError:
-    return StoreError(
+def _taken(engine: Engine) -> DatabaseTaken:
+    return DatabaseTaken(
         f"Another hub uses the database {engine.url!r}. End that one first, or give this one a database of its own: "
         "another data folder (DATA=…), or another url in [database]."
     )

@@ -5,8 +5,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from traitlets.config import Config
 
@@ -17,17 +19,18 @@ from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.docker import GPUDockerSpawner
 from nbgpu.spawner.local import LocalSpawner
 from nbgpu.spawner.pages import build_template_vars
-from nbgpu.store import hold_hub_lock
+from nbgpu.store import HubLock, hold_hub_lock
 from nbgpu.telemetry.reconciler import ReconcileLoop, Reconciler
 from nbgpu.wiring.adapters import RECONCILER_TOKEN, Adapters
 from nbgpu.wiring.authenticator import configure_auth
 from nbgpu.wiring.deployment import Deployment, open_deployment
+from nbgpu.wiring.keep_lock import keep_lock
 from nbgpu.wiring.local import PYTHON_VARIABLE, check_local_address, ensure_hub_port, homes_folder, open_sessions
 
 SCRIPTS = "nbgpu-scripts"  # the service that the admin token for scripts belongs to
 RECONCILER = "nbgpu-reconciler"
 RECONCILER_SCOPES = ["list:users", "read:servers", "admin:server_state", "servers"]
-_HELD: list[Callable[[], None]] = []  # locks that live as long as this process
+_HELD: list[HubLock] = []  # locks that live as long as this process
 _BACKGROUND: set[asyncio.Task[None]] = set()
 
 
@@ -41,7 +44,7 @@ def configure(c: Config) -> None:
         if adapters.is_local:
             check_local_address(adapters.settings.hub.address)
             ensure_hub_port(adapters.deployment)
-        _HELD.append(hold_hub_lock(adapters.database))
+        _keep(hold_hub_lock(adapters.database))
         _configure_hub(c, adapters.deployment, adapters.settings)
         _configure_proxy(c, adapters.deployment)
         _configure_tokens(c, adapters.deployment)
@@ -98,6 +101,20 @@ def _configure_tokens(c: Config, deployment: Deployment) -> None:
     ]
 
 
+def _keep(lock: HubLock) -> None:
+    """Hold the lock as long as this process lives, and look after it where an event loop runs."""
+    _HELD.append(lock)
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        _run_beside(keep_lock(lock))
+
+
+def _run_beside(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    _BACKGROUND.add(task)  # a task that nobody holds may be collected
+    task.add_done_callback(_BACKGROUND.discard)
+
+
 def start_reconciler(reconciler: Reconciler) -> Callable[[str], None]:
     """Run the reconciler beside the hub, in its event loop; return what to tell doubts to.
 
@@ -107,9 +124,7 @@ def start_reconciler(reconciler: Reconciler) -> Callable[[str], None]:
         loop = ReconcileLoop(reconciler)
     except RuntimeError:
         return lambda _: None
-    task = asyncio.ensure_future(loop.run())
-    _BACKGROUND.add(task)  # a task that nobody holds may be collected
-    task.add_done_callback(_BACKGROUND.discard)
+    _run_beside(loop.run())
     return loop.doubt
 
 
