@@ -35,7 +35,7 @@ class HubLock(Protocol):
 
 
 def hold_hub_lock(engine: Engine) -> HubLock:
-    """Take the database for this hub. Raises DatabaseTaken when another hub has it, StoreError if it can't be written."""
+    """Take the database for this hub. DatabaseTaken when another hub has it; StoreError when it can't be written."""
     lock = _ServerLock(engine) if engine.dialect.name == "postgresql" else _FileLock(engine)
     try:
         _check_writable(engine)
@@ -50,10 +50,7 @@ def _check_writable(engine: Engine) -> None:
     for tries_left in reversed(range(_WRITE_TRIES)):
         try:
             with engine.begin() as connection:
-                if (
-                    engine.dialect.name == "postgresql"
-                    and connection.scalar(text("SHOW transaction_read_only")) == "on"
-                ):
+                if engine.dialect.name == "postgresql" and connection.scalar(_READ_ONLY) == "on":
                     raise StoreError(f"{describe(engine.url)} {READ_ONLY_SERVER}")
                 return
         except DBAPIError as error:
@@ -137,6 +134,7 @@ class _ServerLock:
             self._connection.commit()
 
 
+_READ_ONLY = text("SHOW transaction_read_only")
 _OUR_BACKEND = text("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
 _END_BACKEND = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid AND backend_start = :backend_start"

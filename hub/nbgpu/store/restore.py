@@ -24,11 +24,11 @@ _BESIDE = ("-wal", "-shm")  # SQLite's files that belong to the database of that
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was put in place: the backup's schema as it was and as it is now; `aside` is None where nothing was there."""
+    """What was put in place: its schema before and now, and where the database is that was there before."""
 
     revision: str
     upgraded_to: str
-    aside: Path | None
+    aside: Path | None  # None: there was none
 
 
 def restore(engine: Engine, file: Path, *, actor: str) -> Restored:

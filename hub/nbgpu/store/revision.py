@@ -51,8 +51,8 @@ def check_revision(revision: str, where: str) -> str:
         return revision
     if _OURS.fullmatch(revision):
         raise StoreError(
-            f"{where} has schema {revision} of a newer nbgpu; this one knows no newer than {newest_revision()}. Upgrade "
-            "nbgpu, or restore a backup that is older: nbgpu db restore FILE."
+            f"{where} has schema {revision} of a newer nbgpu; this one knows no newer than {newest_revision()}. "
+            "Upgrade nbgpu, or restore a backup that is older: nbgpu db restore FILE."
         )
     raise StoreError(
         f"{where} is another program's: its tables are not those of nbgpu. Give nbgpu a database of its own in url of "
