@@ -53,16 +53,19 @@ class NullFlavoredSpawner(FlavoredSpawner):
         """Have none."""
         return ""
 
-    async def shut_down(self, *, now: bool) -> None:
+    async def shut_down(self, *, now: bool) -> datetime | None:
         """Say that it ended."""
+        ended_at = datetime.now(UTC) if self.running else None
         self.running = False
+        return ended_at
 
     async def take_up(self, lease: Lease) -> str | None:
         """Have nothing to take up."""
         return None
 
-    async def clear_leftovers(self) -> None:
+    async def clear_leftovers(self) -> dict[str, datetime | None]:
         """Leave nothing over."""
+        return {}
 
     def get_state(self) -> dict[str, Any]:
         """Keep the port."""

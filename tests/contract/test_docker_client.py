@@ -95,6 +95,7 @@ def test_a_created_container_is_as_asked_and_does_not_run(engine):
     found = engine.client.inspect_container(engine.name)
     assert found["Id"] == container
     assert found["State"]["Running"] is False
+    assert found["State"]["FinishedAt"] == "0001-01-01T00:00:00Z"
     assert found["Config"]["Labels"].items() >= LABELS.items()
     assert "NVIDIA_VISIBLE_DEVICES=void" in found["Config"]["Env"]
     host = found["HostConfig"]
@@ -132,6 +133,7 @@ def test_a_stopped_container_is_still_there_and_says_how_it_ended(engine):
     state = engine.client.inspect_container(container)["State"]
     assert state["Running"] is False
     assert {"ExitCode", "OOMKilled", "Error"} <= set(state)
+    assert datetime.fromisoformat(state["StartedAt"]) < datetime.fromisoformat(state["FinishedAt"])
     engine.client.stop(container, timeout=1)  # stopping twice is fine
 
 
@@ -153,8 +155,10 @@ def test_containers_are_listed_by_label_running_or_not(engine):
     engine.client.start(container)
     assert [(each.id, each.running) for each in fleet.containers()] == [(container, True)]
     assert DockerFleet(engine.client, "nbgpu-nobody").containers() == ()
-    fleet.end(container)
-    fleet.end(container)
+    (fact,) = fleet.containers()
+    assert fact.finished_at is None
+    assert fleet.end(container) is not None
+    assert fleet.end(container) is None
     assert fleet.containers() == ()
 
 

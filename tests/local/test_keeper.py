@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,9 @@ async def test_the_log_is_bounded_and_keeps_the_end(keep, tmp_path):
 @pytest.mark.parametrize(("command", "code"), [("exit 7", 7), ("kill -9 $$", -9), ("exec >&- 2>&-; exit 2", 2)])
 async def test_the_end_is_written_down(keep, tmp_path, command, code):
     keep("sh", "-c", command)
-    assert (await ended(tmp_path))["exit_code"] == code
+    found = await ended(tmp_path)
+    assert found["exit_code"] == code
+    assert found["started_at"] < found["ended_at"] <= time.time()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from datetime import UTC, datetime
 
 import pytest
 
@@ -83,6 +84,25 @@ async def test_a_start_that_was_broken_off_is_undone(local, reconciler):
     local.site.desk.acquire(local.users["ann"].spawner.server_ref, choice, frozenset())
     assert mend(reconciler) == [Repair.UNDO]
     assert local.leases == ()
+
+
+async def test_a_server_that_ended_while_nobody_looked_ended_when_its_keeper_saw_it(local, reconciler):
+    await run_server(local)
+    keeper = local.record("ann")["pid"]
+    (server,) = [pid for pid in local.processes() if pid != keeper]
+    os.kill(server, signal.SIGKILL)
+    await until(lambda: not local.processes())
+    (fact,) = local.sessions.containers()
+    assert not fact.running
+    assert fact.finished_at.timestamp() == pytest.approx(local.record("ann")["ended_at"], abs=1e-3)
+    assert local.sessions.end(fact.id) == fact.finished_at
+    assert local.sessions.end(fact.id) is None
+
+
+async def test_a_session_that_is_ended_ends_when_its_last_process_does(local):
+    session = await run_server(local)
+    before = datetime.now(UTC)
+    assert before < local.sessions.end(session) <= datetime.now(UTC)
 
 
 async def test_a_server_that_died_while_nobody_looked_is_cleared_away(local, reconciler):

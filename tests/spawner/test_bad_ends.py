@@ -275,5 +275,5 @@ async def test_a_stop_ends_the_container_also_while_the_database_does_not_answer
     assert left(site) == (1, 0), "the lease is left to the reconciler, with no container to take up"
 
 
-def refuse(*_args: object) -> None:
+def refuse(*_args: object, **_more: object) -> None:
     raise StoreError("locked")

@@ -20,6 +20,7 @@ from support.answering import Answering
 
 API_VERSION = "1.41"
 PORT = 8888
+_NEVER = dict.fromkeys(("StartedAt", "FinishedAt"), "0001-01-01T00:00:00Z")
 
 
 class FakeDockerClient:
@@ -78,7 +79,7 @@ class FakeDockerClient:
                 "Image": image,
                 "Config": {"Labels": kwargs.get("labels") or {}, "Env": self._environment(image, kwargs)},
                 "HostConfig": kwargs.get("host_config") or {},
-                "State": {"Running": False, "ExitCode": 0, "OOMKilled": False, "Error": "", "StartedAt": ""},
+                "State": {"Running": False, "ExitCode": 0, "OOMKilled": False, "Error": ""} | _NEVER,
                 "NetworkSettings": {"Networks": {self.network: {"IPAddress": ""}}},
                 "logs": b"",
             }
@@ -91,7 +92,7 @@ class FakeDockerClient:
             # By process: test runs beside each other on one machine must not meet.
             process = os.getpid()
             address = f"127.{64 + process // 256 % 128}.{process % 256}.{next(self._addresses) % 250 + 2}"
-            found["State"] |= {"Running": True, "StartedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f123Z")}
+            found["State"] |= {"Running": True, "StartedAt": _now()}
             found["NetworkSettings"]["Networks"][self.network]["IPAddress"] = address
             if self.serve:
                 self._serve(found["Id"], address)
@@ -141,7 +142,7 @@ class FakeDockerClient:
         with self._lock:
             found = self._find(container)
             if found["State"]["Running"]:
-                found["State"] |= {"Running": False, "ExitCode": exit_code, "OOMKilled": oom}
+                found["State"] |= {"Running": False, "ExitCode": exit_code, "OOMKilled": oom, "FinishedAt": _now()}
             found["logs"] += logs
             server = self._servers.pop(found["Id"], None)
         if server is not None:
@@ -173,6 +174,11 @@ class FakeDockerClient:
     @staticmethod
     def _fail(status: int, message: str) -> Any:
         raise answer(status, message)
+
+
+def _now() -> str:
+    """The time as Docker writes it, in nanoseconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f123Z")
 
 
 def answer(status: int, message: str) -> APIError:

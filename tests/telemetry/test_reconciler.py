@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import requests
+from sqlalchemy import text
 
 from nbgpu.core.errors import EngineUnavailable, HubRefused, HubUnavailable
 from nbgpu.core.leases import LeaseState, ServerRef
@@ -110,11 +111,28 @@ async def test_a_lost_server_that_the_hub_refuses_is_ended(site, hub, reconciler
     assert (site.docker.by_id, site.leases.open_leases()) == ({}, ())
 
 
-async def test_a_broken_off_stop_is_finished(site, hub, reconciler):
+async def test_a_broken_off_stop_is_finished_with_the_containers_own_end(site, hub, reconciler):
     session = await run_server(site)
     site.leases.mark_ending(session)
+    container = next(iter(site.docker.by_id.values()))
+    site.docker.end(container["Id"])
+    container["State"]["FinishedAt"] = "2026-03-04T05:06:07.890123456Z"
     assert mend_all(reconciler) == [Repair.UNDO]
     assert (site.docker.by_id, site.leases.open_leases()) == ({}, ())
+    assert kept_facts(site) == ("2026-03-04 05:06:07.890123", 1)
+
+
+async def test_a_broken_off_start_is_not_billable(site, hub, reconciler):
+    choice = site.desk.menu.choose({"profile": "one"}, frozenset())
+    site.desk.acquire(ServerRef("ann"), choice, frozenset())
+    assert mend_all(reconciler) == [Repair.UNDO]
+    assert kept_facts(site) == (None, 0)
+
+
+def kept_facts(site) -> tuple[str | None, int]:
+    """The end of the only session, and whether it is billable."""
+    with site.leases._engine.connect() as connection:
+        return tuple(connection.execute(text("SELECT ended_at, billable FROM sessions")).one())
 
 
 @pytest.mark.case(8)

@@ -38,10 +38,11 @@ class LeaseStore(Protocol):
     def mark_ending(self, session_id: str) -> None:
         """Note that the end was asked for: whatever happens now, the session is not taken up again."""
 
-    def release(self, session_id: str, reason: str, ended_at: datetime | None = None) -> bool:
+    def release(self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True) -> bool:
         """Give the devices back; False if they were already. Idempotent.
 
-        `ended_at` is the engine's own time of the server's end; None where it does not know.
+        `ended_at` is the engine's own time of the server's end, None where it does not know; a server that never
+        became ready is not billable.
         """
 
     def find_server(self, server: ServerRef) -> Lease | None:
@@ -87,7 +88,10 @@ class Fleet(Protocol):
         """Return all of them, running or not. Raises EngineUnavailable."""
 
     def end(self, container_id: str) -> datetime | None:
-        """End and remove one and see it gone; return when it ended, None where nobody knows. Idempotent. EngineError."""
+        """End and remove one and see it gone; return when it ended, None where nobody knows.
+
+        Idempotent. Raises EngineError.
+        """
 
 
 class HubView(Protocol):

@@ -5,6 +5,7 @@ all that is known of it and names one repair. "Can't ask" never comes here: with
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from nbgpu.core.leases import Lease, LeaseState, ServerRef
@@ -28,6 +29,7 @@ class ContainerFact:
     session_id: str
     running: bool
     device_uuids: tuple[str, ...] = ()  # what it was given at its start
+    finished_at: datetime | None = None  # of one that ended: the engine's own time; None where it does not know
 
 
 @dataclass(frozen=True, slots=True)

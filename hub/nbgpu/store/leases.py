@@ -55,9 +55,7 @@ class SqlLeaseStore:
         """Note that the end was asked for: whatever happens now, the session is not taken up again."""
         self._update_open(session_id, state=LeaseState.ENDING)
 
-    def release(
-        self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True
-    ) -> bool:
+    def release(self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True) -> bool:
         """Give the devices back; False if they were already. Idempotent.
 
         `ended_at` is the container's own finish time, None where nobody knows it; a start that failed is not billable.

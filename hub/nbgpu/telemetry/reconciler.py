@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 
 from nbgpu.core.errors import HubRefused, NbgpuError
-from nbgpu.core.leases import Lease
+from nbgpu.core.leases import Lease, LeaseState
 from nbgpu.core.ports import AuditLog, Fleet, HubView, Inventory, LeaseStore
 from nbgpu.core.reconcile import ContainerFact, Finding, HubServer, Repair, judge
 from nbgpu.telemetry.workqueue import WorkQueue
@@ -51,10 +51,12 @@ class Reconciler:
         repair, reason = _judge(lease, container, self._hub.servers())
         if repair is Repair.ADOPT and lease is not None:
             repair, reason = self._adopt(lease, reason)
+        ended_at = None
         if repair in (Repair.UNDO, Repair.REMOVE) and container is not None:
-            self._fleet.end(container.id)
+            ended_at = self._fleet.end(container.id) or container.finished_at
         if repair in (Repair.UNDO, Repair.RELEASE):
-            self._leases.release(session_id, f"reconciled: {reason}")
+            was_ready = lease is None or lease.state is not LeaseState.PENDING
+            self._leases.release(session_id, f"reconciled: {reason}", ended_at, billable=was_ready)
         if repair is Repair.NOTHING:
             return None
         subject = str(lease.server) if lease is not None else session_id

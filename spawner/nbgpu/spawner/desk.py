@@ -142,9 +142,12 @@ class Desk:
         """Note that the end was asked for: a stop that is broken off is then finished, not taken up again."""
         self._leases.mark_ending(session_id)
 
-    def release(self, session_id: str, reason: str) -> bool:
-        """Give the devices back; False if they were already."""
-        return self._leases.release(session_id, reason)
+    def release(self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True) -> bool:
+        """Give the devices back; False if they were already.
+
+        `ended_at` is the engine's word where it has one; a server that never became ready is not billable.
+        """
+        return self._leases.release(session_id, reason, ended_at, billable=billable)
 
     def view(self, groups: frozenset[str], last_options: object) -> MenuView:
         """Return the menu as it is now. Raises NotAllowed when no flavor is open to the person."""

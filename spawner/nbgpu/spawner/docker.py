@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-import requests
 from docker.errors import APIError
 from dockerspawner import DockerSpawner
 from traitlets import Integer, Unicode, default
 
-from nbgpu.core.errors import EngineUnavailable, NameTaken, ServerDied
+from nbgpu.core.errors import NameTaken, ServerDied
 from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, docker_calls, names
@@ -163,25 +163,15 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
 
     # End
 
-    async def shut_down(self, *, now: bool) -> None:
-        """End and remove the container; return when it is certain that it is gone. Idempotent."""
+    async def shut_down(self, *, now: bool) -> datetime | None:
+        """End and remove the container and see it gone; return its own end, where known. Idempotent."""
         if not self.object_id:
-            return
-        try:
-            if not now:
-                await self._ask_to_end()
-            await self._in_pool(docker_calls.remove, self.object_id)
-        except APIError as error:
-            if error.status_code != requests.codes.not_found:
-                raise docker_calls.to_engine_error(error) from error
+            return None
+        ended_at = await self._in_pool(
+            partial(docker_calls.end, container_id=self.object_id, grace=0 if now else self.stop_timeout)
+        )
         self.object_id = ""
-
-    async def _ask_to_end(self) -> None:
-        """Give the server time to end by itself; where that fails, the removal by force that follows still can."""
-        try:
-            await self.docker("stop", self.object_id, timeout=self.stop_timeout)
-        except (APIError, EngineUnavailable) as error:
-            self.log.warning("Docker did not stop %s, it is removed by force: %s", self.object_name, error)
+        return ended_at
 
     async def take_up(self, lease: Lease) -> str | None:
         """Take up the container of an open lease where it still runs; return its URL, else None."""
@@ -202,21 +192,23 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         try:
             await self.docker("remove_volume", volume)
         except APIError as error:
-            if error.status_code != requests.codes.not_found:
+            if not docker_calls.is_missing(error):
                 raise docker_calls.to_engine_error(error) from error
 
-    async def clear_leftovers(self) -> None:
+    async def clear_leftovers(self) -> dict[str, datetime | None]:
         """Remove an earlier container of this server. Raises NameTaken for one that is not ours."""
         found = await self._inspect(self.object_name)
         if found is None:
-            return
-        if (found["Config"].get("Labels") or {}).get(container.DEPLOYMENT_LABEL) != self.prefix:
+            return {}
+        labels = found["Config"].get("Labels") or {}
+        if labels.get(container.DEPLOYMENT_LABEL) != self.prefix:
             raise NameTaken(
                 f"A container that nbgpu did not make has the name {self.object_name}. "
                 "Ask an administrator to rename or remove it."
             )
         self.log.warning("Removing %s, left over by an earlier start", self.object_name)
-        await self._in_pool(docker_calls.remove, found["Id"])
+        ended_at = await self._in_pool(partial(docker_calls.end, container_id=found["Id"]))
+        return {labels.get(container.SESSION_LABEL, ""): ended_at}
 
 
 def merge(*layers: dict[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,18 @@
 All of them block, for at most the client's own time limit a call.
 """
 
+import logging
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import requests
 from docker.errors import APIError, DockerException
 
 from nbgpu.core.errors import EngineError, EngineUnavailable
+
+log = logging.getLogger("nbgpu.docker")
 
 _GONE_TRIES = 50  # of 0.1 s: how long a removal by somebody else may take
 _PLAIN_WORDS = {
@@ -46,14 +50,48 @@ def inspect(client: Any, name_or_id: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = call(client, "inspect_container", name_or_id)
     except APIError as error:
-        if error.status_code == requests.codes.not_found:
+        if is_missing(error):
             return None
         raise EngineUnavailable(f"Docker can't say whether {name_or_id} runs: {error.explanation}") from error
     return found
 
 
-def remove(client: Any, container_id: str) -> None:
-    """End and remove a container, running or not, and see it gone. Idempotent. Raises EngineError."""
+def end(client: Any, container_id: str, *, grace: int = 0) -> datetime | None:
+    """End a container, remove it and see it gone; return when it ended, None where it never ran or nobody knows.
+
+    Its program has `grace` seconds to end by itself. Idempotent. Raises EngineError.
+    """
+    _stop(client, container_id, grace)
+    found = inspect(client, container_id)  # before the removal: with the container its times are gone
+    _remove(client, container_id)
+    if found is None:
+        return None
+    return datetime.now(UTC) if found["State"]["Running"] else finished_at(found["State"])
+
+
+def finished_at(state: dict[str, Any]) -> datetime | None:
+    """Return when a container ended, from its inspected state; None for one that runs or never ran."""
+    text = state.get("FinishedAt") or ""
+    if state["Running"] or not text or text.startswith("0001"):  # Docker's zero time
+        return None
+    return datetime.fromisoformat(text)
+
+
+def _stop(client: Any, container_id: str, grace: int) -> None:
+    """See the program ended; where that fails, the removal by force that follows still can."""
+    try:
+        call(client, "stop", container_id, timeout=grace)
+    except (APIError, EngineUnavailable) as error:
+        if not is_missing(error):
+            log.warning("Docker did not stop %s, it is removed by force: %s", container_id[:12], error)
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether this is Docker's answer that there is no such thing."""
+    return isinstance(error, APIError) and error.status_code == requests.codes.not_found
+
+
+def _remove(client: Any, container_id: str) -> None:
     try:
         call(client, "remove_container", container_id, force=True, v=True)
     except APIError as error:

@@ -42,6 +42,8 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.device_uuids: tuple[str, ...] = ()
+        self._ended_at: datetime | None = None  # the engine's word of the session that has just ended
+        self._was_ready = True  # false from the lease until the server answers
         self._work: asyncio.Task[str] | None = None
         self._feed = ProgressFeed()
         self._question = SharedQuestion()  # the hub's home page and each start wait for its answer
@@ -64,8 +66,11 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         """Return the server's last log lines as a sentence; empty when it said nothing."""
         raise NotImplementedError
 
-    async def shut_down(self, *, now: bool) -> None:
-        """End the server and remove what `launch` made; return when that is certain. Idempotent."""
+    async def shut_down(self, *, now: bool) -> datetime | None:
+        """End the server, remove what `launch` made and see it gone. Idempotent. Raises EngineError.
+
+        Return the engine's own time of the end; None where nothing ran, or the engine does not know it any more.
+        """
         raise NotImplementedError
 
     async def take_up(self, lease: Lease) -> str | None:
@@ -76,8 +81,11 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         """Delete a home with all files in it. Idempotent."""
         raise NotImplementedError
 
-    async def clear_leftovers(self) -> None:
-        """Remove what an earlier, broken life of this server left. Raises NameTaken for what is not ours."""
+    async def clear_leftovers(self) -> dict[str, datetime | None]:
+        """Remove what an earlier, broken life of this server left; return when each session ended, as `shut_down` does.
+
+        Raises NameTaken for what is not ours.
+        """
         raise NotImplementedError
 
     @default("start_timeout")
@@ -118,9 +126,10 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         taken_up = await self._take_up(earlier, choice) if earlier is not None else None
         if taken_up is not None:
             return taken_up
-        await self.clear_leftovers()
+        ends = await self.clear_leftovers()
         if earlier is not None:
-            await in_thread(self.desk.release, earlier.session_id, "left over by an earlier start")
+            ended_at = ends.get(earlier.session_id)
+            await in_thread(self.desk.release, earlier.session_id, "left over by an earlier start", ended_at)
         self._feed.report(Phase.LEASE, Report.leasing(choice.flavor.display_name))
         lease = await see_through(self._acquire(choice))
         async with self.desk.turnstile.turn(self._report_place), asyncio.timeout(self.launch_timeout):
@@ -129,6 +138,7 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
     async def _acquire(self, choice: Choice) -> Lease:
         lease = await only_asking(self.desk.acquire, self.server_ref, choice, self.group_names)
         self._take(lease)  # here, so that a cancellation meanwhile finds what there is to undo
+        self._was_ready = False
         return lease
 
     async def _launch(self, lease: Lease, choice: Choice) -> str:
@@ -138,6 +148,7 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         await in_thread(self.desk.activate, lease.session_id, await self.find_started_at())
         self._feed.report(Phase.SERVER, Report.SERVER)
         await wait_until_ready(f"{url}{self.server.base_url}api", self.find_end)
+        self._was_ready = True
         return url
 
     def _report_place(self, place: int) -> None:
@@ -167,7 +178,7 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         """Give back what the start has taken so far; what can't be undone now keeps its lease and is logged."""
         reason = "cancelled" if isinstance(error, asyncio.CancelledError) else f"failed start: {error}"
         try:
-            await self.shut_down(now=True)
+            await self._end(now=True)
         except NbgpuError as trouble:
             self.log.error("Undoing the start of %s is left to the reconciler: %s", self._log_name, trouble)
             await self._give_up()
@@ -232,7 +243,7 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
             # What somebody stopped must end, and must not be taken for lost and taken up again.
             self.log.warning("The end of %s could not be noted, it is ended all the same: %s", self._log_name, error)
         try:
-            await self.shut_down(now=now)
+            await self._end(now=now)
         except NbgpuError:
             self.desk.doubt(self.session_id)
             raise
@@ -251,9 +262,19 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         if volume is not None:
             await self.remove_home(volume)
 
+    async def _end(self, *, now: bool) -> None:
+        """End the server. The time is kept: should the release fail, the next attempt finds nothing to ask."""
+        self._ended_at = await self.shut_down(now=now) or self._ended_at
+
     async def _release(self, reason: str) -> None:
         if self.session_id:
-            await in_thread(self.desk.release, self.session_id, fit_reason(reason, REASON_LENGTH))
+            await in_thread(
+                self.desk.release,
+                self.session_id,
+                fit_reason(reason, REASON_LENGTH),
+                self._ended_at,
+                billable=self._was_ready,
+            )
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
         """Yield the phases of the start that is under way."""
@@ -263,6 +284,7 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
     # What survives a hub restart
 
     def _take(self, lease: Lease) -> None:
+        self._ended_at, self._was_ready = None, True
         self.session_id, self.flavor = lease.session_id, lease.flavor
         self.image_slug, self.image_id = lease.image, lease.image_id
         self.device_uuids = lease.allocation.device_uuids
@@ -281,6 +303,7 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         for key in _STATE_KEYS:
             setattr(self, key, state.get(key, ""))
         self.device_uuids = tuple(state.get("device_uuids", ()))
+        self._ended_at, self._was_ready = None, True
 
     def clear_state(self) -> None:
         """Forget the ended session."""

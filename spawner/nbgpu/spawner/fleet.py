@@ -1,5 +1,6 @@
 """The containers of a deployment as Docker lists them, for the reconciler."""
 
+from datetime import datetime
 from typing import Any
 
 from docker.errors import APIError
@@ -7,7 +8,7 @@ from docker.errors import APIError
 from nbgpu.core.errors import EngineUnavailable
 from nbgpu.core.reconcile import ContainerFact
 from nbgpu.spawner.container import DEPLOYMENT_LABEL, DEVICES_LABEL, SESSION_LABEL
-from nbgpu.spawner.docker_calls import call, remove
+from nbgpu.spawner.docker_calls import call, end, finished_at, inspect
 
 _ALIVE = ("running", "paused", "restarting")
 
@@ -31,14 +32,20 @@ class DockerFleet:
                 id=each["Id"],
                 session_id=each["Labels"].get(SESSION_LABEL, ""),
                 running=each["State"] in _ALIVE,
+                finished_at=self._finished_at(each),
                 device_uuids=tuple(filter(None, each["Labels"].get(DEVICES_LABEL, "").split(","))),
             )
             for each in found
         )
 
-    def end(self, container_id: str) -> None:
-        """End and remove a container and see it gone. Idempotent. Raises EngineError."""
-        remove(self._client, container_id)
+    def end(self, container_id: str) -> datetime | None:
+        """End and remove a container and see it gone; return its own end, where known. Idempotent. EngineError."""
+        return end(self._client, container_id)
+
+    def _finished_at(self, listed: dict[str, Any]) -> datetime | None:
+        """When one that is dead ended: the list does not say, and there are few."""
+        found = None if listed["State"] in _ALIVE else inspect(self._client, listed["Id"])
+        return finished_at(found["State"]) if found is not None else None
 
     @property
     def _label(self) -> str:

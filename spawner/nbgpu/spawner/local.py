@@ -136,10 +136,11 @@ class LocalSpawner(FlavoredSpawner):
 
     # End
 
-    async def shut_down(self, *, now: bool) -> None:
-        """End the session with all its processes; return when they are gone. Idempotent."""
-        if self.session_id:
-            await in_thread(self.sessions.end, self.session_id, grace=0 if now else self.stop_timeout)
+    async def shut_down(self, *, now: bool) -> datetime | None:
+        """End the session with all its processes and see them gone; return its end, where known. Idempotent."""
+        if not self.session_id:
+            return None
+        return await in_thread(self.sessions.end, self.session_id, grace=0 if now else self.stop_timeout)
 
     async def take_up(self, lease: Lease) -> str | None:
         """Take up the process of an open lease where it still runs; return its URL, else None."""
@@ -158,11 +159,13 @@ class LocalSpawner(FlavoredSpawner):
         """Delete a home folder with all files in it. Idempotent."""
         await in_thread(delete_home, Path(self.homes) / volume)
 
-    async def clear_leftovers(self) -> None:
+    async def clear_leftovers(self) -> dict[str, datetime | None]:
         """End what an earlier life of this server left."""
+        ends: dict[str, datetime | None] = {}
         for session_id in await in_thread(self.sessions.of_server, self.slug):
             self.log.warning("Ending session %s, left over by an earlier start of %s", session_id, self._log_name)
-            await in_thread(self.sessions.end, session_id)
+            ends[session_id] = await in_thread(self.sessions.end, session_id)
+        return ends
 
 
 def choose_cores(wanted: float) -> tuple[int, ...]:

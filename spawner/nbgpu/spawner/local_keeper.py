@@ -119,7 +119,7 @@ def main(spec: dict[str, Any], command: list[str]) -> None:
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     code = _keep(server, log)
-    write_record(Path(spec["record"]), {**record, "exit_code": code})
+    write_record(Path(spec["record"]), {**record, "exit_code": code, "ended_at": time.time()})
 
 
 if __name__ == "__main__":

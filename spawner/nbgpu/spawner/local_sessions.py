@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from nbgpu.core.errors import EngineError, EngineUnavailable
@@ -44,6 +45,7 @@ class Record:
     ticks: int  # its start, in clock ticks since boot
     started_at: float  # seconds since 1970
     exit_code: int | None = None  # of the server; negative for a signal
+    ended_at: float | None = None  # when the server ended, seconds since 1970; None while it runs or nobody saw it
 
 
 class Sessions:
@@ -138,7 +140,13 @@ class Sessions:
         alive = {each for each, record in records.items() if self.is_alive(record)}
         lost = {each for each in self.processes() if each not in records}  # their record was deleted
         return tuple(
-            ContainerFact(id=each, session_id=each, running=each in alive | lost) for each in {*records, *lost}
+            ContainerFact(
+                id=each,
+                session_id=each,
+                running=each in alive | lost,
+                finished_at=None if each in alive | lost else _time(records[each].ended_at),
+            )
+            for each in {*records, *lost}
         )
 
     def of_server(self, server: str) -> set[str]:
@@ -152,21 +160,23 @@ class Sessions:
 
     # End
 
-    def end(self, session_id: str, *, grace: float | None = None) -> None:
-        """End a session and all it started, and see it gone. Idempotent. Raises EngineError.
+    def end(self, session_id: str, *, grace: float | None = None) -> datetime | None:
+        """End a session and all it started, and see it gone; return when it ended, None where nobody saw it.
 
-        The server has `grace` seconds to end by itself; then everything of the session is killed.
+        The server has `grace` seconds to end by itself; then everything of the session is killed. Idempotent. Raises
+        EngineError.
         """
         record = next((each for each in self.records() if each.session_id == session_id), None)
         seconds = self._grace if grace is None else grace
         if record is not None and seconds > 0:
             self._ask_to_end(record, seconds)
-        self._kill(session_id)
+        killed_at = self._kill(session_id)
         _reap()
         # Read again: meanwhile the server may have got its next session, whose record must stay.
         record = next((each for each in self.records() if each.session_id == session_id), None)
         if record is not None:
             self.record_path(record.server).unlink(missing_ok=True)
+        return killed_at or _time(record.ended_at if record is not None else None)
 
     def _ask_to_end(self, record: Record, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -175,14 +185,18 @@ class Sessions:
         while self.is_alive(record) and time.monotonic() < deadline:
             time.sleep(_INTERVAL)
 
-    def _kill(self, session_id: str) -> None:
+    def _kill(self, session_id: str) -> datetime | None:
+        """Kill all processes of a session; return when the last was gone, None when there were none."""
         deadline = time.monotonic() + KILL_SECONDS
+        killed = False
         while pids := self.processes().get(session_id):
             if time.monotonic() > deadline:
                 raise EngineError(f"Processes {pids} of session {session_id} can't be ended; try again in a minute.")
             for pid in pids:
                 _signal(pid, signal.SIGKILL)
+            killed = True
             time.sleep(_INTERVAL)
+        return datetime.now(UTC) if killed else None
 
 
 def _hear_out(keeper: "subprocess.Popen[bytes]") -> str:
@@ -196,6 +210,10 @@ def _hear_out(keeper: "subprocess.Popen[bytes]") -> str:
             said += data
     keeper.kill()
     return f"it was not within {_START_SECONDS} s"
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
 
 
 def _reap() -> None:
