@@ -83,6 +83,7 @@ def test_versions_degrade_alone(simulate, inventory, call, field, error):
     assert len(snapshot.devices) == 1
 
 
+@pytest.mark.case(24)
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

@@ -3,6 +3,7 @@
 `None` always means "not reported"; it is never the same as 0.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -37,6 +38,7 @@ class GpuProcess:
 
     pid: int
     memory_used: int | None = None  # bytes
+    gpu_utilization: int | None = None  # percent of the device; only where it was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,17 @@ class UsageSample:
     ecc_uncorrected: int | None = None
     processes: tuple[GpuProcess, ...] | None = None
     problem: str | None = None  # e.g. "The GPU is lost"; all readings are then None
+    lost: bool = False  # for certain: off the bus, or in need of a reset
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What a driver that answers says of all its devices at one moment."""
+
+    taken_at: datetime  # UTC
+    samples: tuple[UsageSample, ...] = ()
+    parents: Mapping[str, str] = field(default_factory=dict)  # MIG instance -> its GPU, by UUID
+    xids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by UUID, since the readings before
 
 
 @dataclass(frozen=True, slots=True)

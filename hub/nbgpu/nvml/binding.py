@@ -4,6 +4,7 @@ A call that one device or driver does not answer is None; it takes no other read
 than "not reported" and are raised: `DeviceLost` and `DriverLost`.
 """
 
+import ctypes
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
@@ -25,6 +26,7 @@ MEMORY_V2: int = pynvml.nvmlMemory_v2
 NVLINKS_MAX: int = pynvml.NVML_NVLINK_MAX_LINKS
 P2P_NVLINK: int = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
 P2P_OK: int = pynvml.NVML_P2P_STATUS_OK
+XID_EVENT: int = pynvml.nvmlEventTypeXidCriticalError
 
 _DEVICE_GONE = frozenset({pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED})
 _DRIVER_GONE = frozenset(
@@ -40,7 +42,9 @@ _SIMULATED_MARK = "nbgpu_simulated"  # a symbol of the simulated driver's librar
 
 
 class DeviceLost(DriverError):
-    """One device can't be asked anything; the text says why."""
+    """One device can't be asked anything; the text says why. `certain`: by its own word it is lost or needs a reset."""
+
+    certain = False
 
 
 class DriverLost(DriverError):
@@ -98,6 +102,25 @@ def count_gpus() -> int:
         raise DriverLost(describe_driver_error(error.value)) from error
 
 
+def ask_list(call: str, *args: object) -> list[Any] | None:
+    """Return what `pynvml.<call>(*args)` lists; nothing to list is empty, not reported is None. Raises as `ask`."""
+    function: Callable[..., Any] | None = getattr(pynvml, call, None)
+    if function is None:
+        return None
+    try:
+        return list(function(*args))
+    except pynvml.NVMLError as error:
+        if error.value == pynvml.NVML_ERROR_NOT_FOUND:
+            return []
+        _raise_if_gone(error)
+        return None
+
+
+def handle_key(handle: Handle) -> int | None:
+    """Return what tells handles apart: NVML gives the same one for a device each time."""
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
 def find_handle(call: str, *args: object) -> Handle | None:
     """Return the handle that `pynvml.<call>(*args)` gives, None when nothing is there.
 
@@ -109,7 +132,7 @@ def find_handle(call: str, *args: object) -> Handle | None:
         if error.value in _NOT_THERE:
             return None
         _raise_if_gone(error)
-        raise DeviceLost(describe_device_error(error.value)) from error
+        raise _lost(error) from error
 
 
 def text(value: object) -> str | None:
@@ -148,6 +171,12 @@ def _version(distribution: str) -> str | None:
 
 def _raise_if_gone(error: Any) -> None:
     if error.value in _DEVICE_GONE:
-        raise DeviceLost(describe_device_error(error.value)) from error
+        raise _lost(error) from error
     if error.value in _DRIVER_GONE:
         raise DriverLost(describe_driver_error(error.value)) from error
+
+
+def _lost(error: Any) -> DeviceLost:
+    lost = DeviceLost(describe_device_error(error.value))
+    lost.certain = error.value in _DEVICE_GONE
+    return lost

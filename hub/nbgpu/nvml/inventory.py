@@ -3,17 +3,18 @@
 It keeps the driver initialised between reads, and knows of the last reading what lost devices were.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
+from nbgpu.core.devices import Device, InventorySnapshot, Readings, UsageSample
 from nbgpu.core.errors import DriverError
 from nbgpu.core.ports import Clock
 from nbgpu.nvml.backoff import BackOff
 from nbgpu.nvml.binding import DriverLost, ask, connect, disconnect, is_simulated, number, text
 from nbgpu.nvml.bounded import OneAtATime
 from nbgpu.nvml.describe import describe
+from nbgpu.nvml.events import XidEvents
 from nbgpu.nvml.readings import read_sample
 from nbgpu.nvml.walk import Found, walk
 
@@ -46,6 +47,7 @@ class NvmlInventory:
         self._back_off = back_off or BackOff()
         self._calls = OneAtATime()
         self._connected = False
+        self._events = XidEvents()
         self._known: dict[str, Device] = {}  # of the last walk, by UUID, in its order
 
     def snapshot(self) -> InventorySnapshot:
@@ -66,6 +68,14 @@ class NvmlInventory:
             return self._ask(lambda: self._sample(taken_at), taken_at)
         except DriverError as error:
             return tuple(UsageSample(uuid, taken_at, problem=str(error)) for uuid in list(self._known))
+
+    def read(self, *, shared: Collection[str] = ()) -> Readings:
+        """Return one reading of each device, with the Xids that came since the last call. Raises DriverError.
+
+        The processes on the `shared` devices (UUIDs) come with their parts of the utilization, where reported.
+        """
+        taken_at = self._now()
+        return self._ask(lambda: self._read(taken_at, shared), taken_at)
 
     def reconnect(self) -> None:
         """Let the next read initialise NVML anew: it then sees what a new process would see.
@@ -103,6 +113,7 @@ class NvmlInventory:
     def _drop(self) -> None:
         if self._connected:
             self._connected = False
+            self._events.close()
             disconnect()
 
     def _snapshot(self, taken_at: datetime) -> InventorySnapshot:
@@ -120,6 +131,18 @@ class NvmlInventory:
         found = walk(self._known)
         self._remember(found)
         return tuple(read_sample(device, taken_at) for device in found)
+
+    def _read(self, taken_at: datetime, shared: Collection[str]) -> Readings:
+        xids = self._events.collect()  # first: what comes while the devices are read is for the next call
+        found = walk(self._known)
+        self._remember(found)
+        self._events.watch(found)
+        return Readings(
+            taken_at,
+            tuple(read_sample(device, taken_at, shares=device.uuid in shared) for device in found),
+            parents={device.uuid: device.parent_uuid for device in found if device.parent_uuid is not None},
+            xids=xids,
+        )
 
     def _remember(self, found: tuple[Found, ...]) -> None:
         """Keep who is there; what an earlier snapshot knew of them stays."""

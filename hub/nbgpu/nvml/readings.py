@@ -1,6 +1,7 @@
 """What a device does: one reading, each field None on its own where it is not reported."""
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from nbgpu.core.devices import GpuProcess, UsageSample
 from nbgpu.nvml.binding import (
@@ -14,19 +15,26 @@ from nbgpu.nvml.binding import (
     DeviceLost,
     Handle,
     ask,
+    ask_list,
     number,
 )
 from nbgpu.nvml.walk import Found
 
+SHARE_WINDOW = timedelta(seconds=3)  # how far back a process's part of the utilization is looked for
 
-def read_sample(found: Found, taken_at: datetime) -> UsageSample:
-    """Return one reading of a device; a lost one is a sample with `problem` and no readings."""
+
+def read_sample(found: Found, taken_at: datetime, *, shares: bool = False) -> UsageSample:
+    """Return one reading of a device; a lost one is a sample with `problem` and no readings.
+
+    With `shares`, each process has its part of the utilization, where that is reported.
+    """
+    if found.problem is not None:
+        return UsageSample(found.uuid, taken_at, problem=found.problem, lost=found.lost)
     try:
-        if found.problem is not None:
-            raise DeviceLost(found.problem)
-        return _read(found.uuid, found.handle, taken_at)
+        sample = _read(found.uuid, found.handle, taken_at)
+        return replace(sample, processes=_add_shares(found.handle, sample.processes)) if shares else sample
     except DeviceLost as error:
-        return UsageSample(found.uuid, taken_at, problem=str(error))
+        return UsageSample(found.uuid, taken_at, problem=str(error), lost=error.certain)
 
 
 def _read(uuid: str, handle: Handle, taken_at: datetime) -> UsageSample:
@@ -86,3 +94,18 @@ def _processes(handle: Handle) -> tuple[GpuProcess, ...] | None:
         if listed is not None:
             return tuple(GpuProcess(int(item.pid), number(item.usedGpuMemory)) for item in listed)
     return None
+
+
+def _add_shares(handle: Handle, processes: tuple[GpuProcess, ...] | None) -> tuple[GpuProcess, ...] | None:
+    """Return the processes with their newest utilization: 0 for those without one, None where there is no such call."""
+    if processes is None:
+        return None
+    since = int((datetime.now(UTC) - SHARE_WINDOW).timestamp() * 1_000_000)  # microseconds of the wall clock
+    listed = ask_list("nvmlDeviceGetProcessUtilization", handle, since)
+    if listed is None:
+        return processes
+    newest = {int(each.pid): each for each in sorted(listed, key=lambda each: int(each.timeStamp))}
+    return tuple(
+        replace(process, gpu_utilization=number(newest[process.pid].smUtil) if process.pid in newest else 0)
+        for process in processes
+    )

@@ -22,6 +22,7 @@ class Found:
     parent_uuid: str | None = None
     mig_enabled: bool = False
     problem: str | None = None
+    lost: bool = False  # for certain, by its own word
 
     def stub(self) -> Device:
         """Return the device with only what is known without asking more."""
@@ -39,7 +40,7 @@ def walk(known: Mapping[str, Device]) -> tuple[Found, ...]:
     found = [device for index in range(count_gpus()) for device in _walk_gpu(index, known)]
     healthy = {device.uuid for device in found if device.problem is None}
     return tuple(
-        Found(f"GPU-lost-{device.index}", device.index, problem=device.problem)
+        Found(f"GPU-lost-{device.index}", device.index, problem=device.problem, lost=device.lost)
         if device.problem and device.uuid in healthy  # the order changed: its identity is not known after all
         else device
         for device in found
@@ -56,20 +57,20 @@ def _walk_gpu(index: int, known: Mapping[str, Device]) -> list[Found]:
         migs = list(_walk_migs(handle, uuid, known)) if _may_have_migs(handle) else []
         enabled = _mig_mode(handle) == 1 or bool(migs)
     except DeviceLost as error:
-        return _lost(index, known, problem=str(error))
+        return _lost(index, known, error)
     return [Found(uuid, index, handle, mig_enabled=enabled), *migs]
 
 
-def _lost(index: int, known: Mapping[str, Device], *, problem: str) -> list[Found]:
-    uuid = _uuid_at(index, known)
+def _lost(index: int, known: Mapping[str, Device], error: DeviceLost) -> list[Found]:
+    uuid, problem, lost = _uuid_at(index, known), str(error), error.certain
     before = known.get(uuid)
     enabled = before is not None and before.mig_enabled
     migs = [
-        Found(device.uuid, device.index or 0, parent_uuid=uuid, problem=problem)
+        Found(device.uuid, device.index or 0, parent_uuid=uuid, problem=problem, lost=lost)
         for device in known.values()
         if device.parent_uuid == uuid
     ]
-    return [Found(uuid, index, mig_enabled=enabled, problem=problem), *migs]
+    return [Found(uuid, index, mig_enabled=enabled, problem=problem, lost=lost), *migs]
 
 
 def _uuid_at(index: int, known: Mapping[str, Device]) -> str:
@@ -103,4 +104,4 @@ def _walk_migs(handle: Handle, parent_uuid: str, known: Mapping[str, Device]) ->
             yield Found(uuid, index, mig, parent_uuid=parent_uuid)
         except DeviceLost as error:
             uuid = siblings.get(index) or f"MIG-lost-{index}"
-            yield Found(uuid, index, parent_uuid=parent_uuid, problem=str(error))
+            yield Found(uuid, index, parent_uuid=parent_uuid, problem=str(error), lost=error.certain)

@@ -51,6 +51,7 @@ class Model:
             "ecc_uncorrected": "0",
             "performance_state": "0",
             "processes": "",
+            "process_utilization": "",
         }
         return lines | ({"mig_enabled": "0"} if self.can_mig else {})
 

@@ -154,3 +154,36 @@ static int processes(device_t *device, const char *call, unsigned *count, char *
 PROCESS_CALLS(nvmlDeviceGetComputeRunningProcesses)
 PROCESS_CALLS(nvmlDeviceGetGraphicsRunningProcesses)
 PROCESS_CALLS(nvmlDeviceGetMPSComputeRunningProcesses)
+
+
+typedef struct {
+    unsigned pid;
+    unsigned long long time_stamp;
+    unsigned sm, memory, encoder, decoder;
+} process_utilization_t;
+
+/* `process_utilization` is `pid:percent,pid:percent`; empty: nothing newer than asked for. */
+EXPORT int nvmlDeviceGetProcessUtilization(device_t *device, process_utilization_t *out, unsigned *count,
+                                           unsigned long long newer_than) {
+    char text[VALUE_SIZE];
+    unsigned pids[PROCESSES_MAX];
+    unsigned long long percent[PROCESSES_MAX];
+    unsigned found, room;
+    state_t state;
+    int code = begin(device, "nvmlDeviceGetProcessUtilization", WHOLE, &state);
+    (void)newer_than;
+    if (code != SUCCESS)
+        return code;
+    if (!get_text(&state, "process_utilization", text, sizeof text))
+        return NOT_SUPPORTED;
+    found = parse_processes(text, pids, percent, PROCESSES_MAX);
+    room = *count;
+    *count = found;
+    if (found == 0)
+        return NOT_FOUND;
+    if (out == NULL || found > room)
+        return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < found; i++)
+        out[i] = (process_utilization_t){pids[i], newer_than + 1, (unsigned)percent[i], 0, 0, 0};
+    return SUCCESS;
+}

@@ -80,6 +80,15 @@ class SimulatedDriver:
         """Remove lines of a device; those that are not there are fine."""
         self.set(uuid, **dict.fromkeys(keys))
 
+    def raise_xid(self, uuid: str, xid: int) -> None:
+        """Have a device report an Xid event, once, to whoever watches it."""
+        with self._locked():
+            folder = self._existing(uuid)
+            lines = _read(folder)
+            earlier = [each for each in lines.get("xid_events", "").split(",") if each][-16:]
+            number = int(earlier[-1].partition(":")[0]) + 1 if earlier else 1
+            _write(folder, lines | {"xid_events": ",".join([*earlier, f"{number}:{xid}"])})
+
     def set_driver(self, **values: Value) -> None:
         """Change lines of the driver, as `set` does: `set_driver(**{"fault.nvmlInit": "DRIVER_NOT_LOADED"})`."""
         with self._locked():

@@ -2,6 +2,7 @@
 
 from alembic import context
 
+from nbgpu.store import usage_schema as usage_schema  # its tables are of Base, too
 from nbgpu.store.schema import Base
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata)
