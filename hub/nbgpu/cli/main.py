@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from nbgpu.cli import images
+from nbgpu.cli import db, images
 from nbgpu.cli.doctor import doctor
 from nbgpu.cli.homes import homes
 from nbgpu.cli.lists import flavors, gpus, leases
@@ -46,6 +46,7 @@ def _nbgpu(
 for command in (run, setup, down, purge, gpus, flavors, leases, reconcile, audit, homes, doctor):
     app.command()(command)
 app.add_typer(images.app, name="images")
+app.add_typer(db.app, name="db")
 
 
 def main() -> None:

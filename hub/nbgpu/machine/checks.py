@@ -11,13 +11,12 @@ from pathlib import Path
 
 from docker.errors import APIError, ContainerError, DockerException
 from requests.exceptions import RequestException
-from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
 
 from nbgpu.core.errors import EngineUnavailable, HubError
 from nbgpu.core.units import render_size
 from nbgpu.images.built import find_image_id
-from nbgpu.machine.findings import Finding, fail, ok, warn
+from nbgpu.machine.database import examine_database
+from nbgpu.machine.findings import Finding, Level, fail, ok, warn
 from nbgpu.machine.host import Host
 from nbgpu.machine.processes import hub_pid
 from nbgpu.nvml import binding_problem
@@ -168,16 +167,12 @@ def check_disk(site: Adapters) -> Finding:
 
 
 def check_database(site: Adapters) -> Finding:
-    """Whether the database is sound and can be written."""
-    try:
-        with site.database.begin() as connection:  # at the newest schema: opening it saw to that
-            if site.database.dialect.name == "sqlite":
-                said = connection.execute(text("PRAGMA quick_check")).scalar()
-                if said != "ok":
-                    return fail(f"damaged: {said}", "Stop the hub and restore a backup.")
-            connection.execute(text("UPDATE sessions SET state = state WHERE session_id = ''"))
-    except SQLAlchemyError as error:
-        return fail(f"can't be written: {error}", "Look at the disk and the file's mode.")
+    """Whether the database is sound and can be written: the worst of what `nbgpu db check` lists."""
+    findings = examine_database(site.database)
+    for level in (Level.FAIL, Level.WARN):
+        worst = next((finding for finding in findings if finding.level is level), None)
+        if worst is not None:
+            return worst
     return ok(f"{site.database.dialect.name}, sound and writable")
 
 

@@ -4,7 +4,7 @@ import os
 import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,17 +81,20 @@ def verify(file: Path) -> str:
 
 @contextmanager
 def draft_of(file: Path) -> Iterator[Path]:
-    """Give an empty file beside `file` (mode 0600) to be filled and moved to its place; removed if it was not."""
+    """Give an empty file beside `file` (mode 0600) to be filled and moved to its place; removed if it was not.
+
+    Raises StoreError for what goes wrong with files meanwhile.
+    """
     draft = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
         draft.unlink(missing_ok=True)
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError as error:
-        raise StoreError(f"{file.parent} can't be written: {error.strerror}. Name another folder.") from error
-    try:
         yield draft
+    except OSError as error:
+        raise StoreError(f"{file} can't be written: {error.strerror}. Look at its folder and disk.") from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

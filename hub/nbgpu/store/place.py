@@ -43,6 +43,7 @@ def network_file_system(file: Path, mounts: Path = Path("/proc/mounts")) -> str 
     best, kind = "", ""
     for line in mounts.read_text().splitlines() if mounts.exists() else ():
         _, mounted_at, its_kind, *_ = line.split(" ")
+        mounted_at = mounted_at.replace(r"\040", " ")
         if file.resolve().is_relative_to(mounted_at) and len(mounted_at) >= len(best):
             best, kind = mounted_at, its_kind
     return kind if kind.startswith(_NETWORK) else None

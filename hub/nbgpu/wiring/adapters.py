@@ -70,7 +70,12 @@ class Adapters:
     @cached_property
     def database(self) -> Engine:
         """Our database, brought up to date. Raises StoreError."""
-        return open_database(self.settings.database.url or self.deployment.database_url)
+        return open_database(self.database_url)
+
+    @property
+    def database_url(self) -> str:
+        """Where our database is."""
+        return self.settings.database.url or self.deployment.database_url
 
     @cached_property
     def leases(self) -> SqlLeaseStore:
