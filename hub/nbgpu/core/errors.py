@@ -18,6 +18,8 @@
         ├── InvalidOptions        400, reason "options"
         ├── NotAllowed            403, reason "not_allowed"
         ├── NoCapacity            503, reason "capacity"
+        ├── QuotaExceeded         403, reason "quota"
+        ├── BudgetExceeded        403, reason "budget"
         └── ImageMissing          503, reason "image"
 
 Every message is one or two plain sentences: what was asked, what was found, what to do.
@@ -111,6 +113,20 @@ class NoCapacity(Refusal):
 
     reason = "capacity"
     status_code = 503
+
+
+class QuotaExceeded(Refusal):
+    """The person has, or has used, as much as they may."""
+
+    reason = "quota"
+    status_code = 403
+
+
+class BudgetExceeded(Refusal):
+    """The money is spent, or held by what runs."""
+
+    reason = "budget"
+    status_code = 403
 
 
 class ImageMissing(Refusal):

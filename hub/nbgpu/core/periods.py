@@ -38,6 +38,9 @@ class Period:
         return range((self.start // HOUR + 1) * HOUR, self.end, HOUR)
 
 
+EMPTY = Period(0, 0)
+
+
 def to_seconds(instant: datetime) -> int:
     """Return an aware instant as whole seconds since 1970: the fraction is dropped."""
     return int(instant.timestamp() // 1)

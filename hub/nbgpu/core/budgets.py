@@ -1,0 +1,110 @@
+"""Budgets: caps on money, of a person or of a group's common pool, over a month or a term. Pure.
+
+What running sessions may still spend is held, so that two can't spend the same money. A group's budget is a pool that
+its members share; one for everyone is each person's own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import tzinfo
+
+from nbgpu.core.errors import BudgetExceeded
+from nbgpu.core.periods import HOUR, Period, to_instant
+from nbgpu.core.quotas import Scope, Who
+from nbgpu.core.texts import Text
+from nbgpu.core.units import render_price
+from nbgpu.core.windows import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A cap on what is spent in a window."""
+
+    name: str
+    who: Who
+    amount: int  # micro-units
+    window: Window
+    alerts: tuple[int, ...] = (50, 80, 100)  # percent of the amount
+    grace: int = 600  # seconds that a server goes on after the last of it
+
+    @property
+    def is_pool(self) -> bool:
+        """Whether several people spend it together."""
+        return self.who.scope is Scope.GROUP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A budget as it stands for those who spend it: a person (`owner`: user name) or a pool (`owner`: group)."""
+
+    budget: Budget
+    owner: str
+    period: Period
+    spent: int  # micro-units, what running sessions have cost so far included
+    held: int = 0  # micro-units that running sessions may still spend
+
+    @property
+    def left(self) -> int:
+        """What is not spent; below 0 where it was overspent."""
+        return self.budget.amount - self.spent
+
+    @property
+    def percent(self) -> int:
+        """How much of the amount is spent, rounded down; of an amount of nothing all is."""
+        return self.spent * 100 // self.budget.amount if self.budget.amount else 100
+
+    def seconds_left(self, price_per_hour: int) -> int | None:
+        """Return how long a session of this price could run on what is neither spent nor held; None without a price."""
+        if not price_per_hour:
+            return None
+        return max(0, self.left - self.held) * HOUR // price_per_hour
+
+    def alerts_due(self) -> tuple[int, ...]:
+        """Return the thresholds that are reached, in percent."""
+        return tuple(sorted(each for each in set(self.budget.alerts) if self.percent >= each))
+
+    def forecast(self, now: int) -> int | None:
+        """Return when the amount will be spent at the pace of the period so far; None where it lasts to its end."""
+        gone = Period(self.period.start, now).seconds
+        if self.left <= 0:
+            return now
+        if self.spent <= 0 or not gone:
+            return None
+        at = now + self.left * gone // self.spent
+        return at if at < self.period.end else None
+
+
+def find_budgets(budgets: Iterable[Budget], username: str) -> tuple[Budget, ...]:
+    """Return a person's own budgets: one set for them by name, else those for everyone."""
+    own = [each for each in budgets if not each.is_pool and each.who.covers(username, ())]
+    named = [each for each in own if each.who.scope is Scope.USER]
+    return tuple(named or own)
+
+
+def find_pools(budgets: Iterable[Budget], groups: Iterable[str]) -> tuple[Budget, ...]:
+    """Return the pools that members of these groups may spend from, in the settings' order."""
+    groups = frozenset(groups)
+    return tuple(each for each in budgets if each.is_pool and each.who.name in groups)
+
+
+def refuse(account: Account, currency: str, zone: tzinfo) -> BudgetExceeded:
+    """Return the refusal for a budget that is used up: what is spent and held, and when it begins anew."""
+    budget = account.budget
+    lead = (
+        Text("The budget of group “%(group)s” is used up", group=account.owner)
+        if budget.is_pool
+        else Text("Your budget is used up")
+    )
+    until = to_instant(account.period.end).astimezone(zone).strftime("%Y-%m-%d %H:%M %Z")
+    return BudgetExceeded(
+        Text(
+            "%(lead)s: %(spent)s spent and %(held)s held by running servers, of %(amount)s %(currency)s until "
+            "%(until)s. Stop a server that you do not need, take a cheaper flavor, or ask an administrator for more.",
+            lead=lead,
+            spent=render_price(account.spent),
+            held=render_price(account.held),
+            amount=render_price(budget.amount),
+            currency=currency,
+            until=until,
+        )
+    )
