@@ -11,6 +11,7 @@ from nbgpu.core.errors import SettingsError
 from nbgpu.settings.schema import Settings
 
 _LONGEST_VALUE = 60
+_NAMED = {"flavor": "slug", "budget": "name", "quota": ""}  # tables of which there are many: what names each
 
 
 def load(path: Path, *, images: Collection[str] | None = None) -> Settings:
@@ -54,13 +55,14 @@ def _render(path: Path, raw: dict[str, Any], mistake: dict[str, Any]) -> str:
 
 
 def _place(raw: dict[str, Any], location: Sequence[str | int]) -> str:
-    """The key as a person finds it: a flavor by its slug, not by its number."""
+    """The key as a person finds it: a flavor or budget by its name, not by its number."""
     parts: list[str] = []
     for index, part in enumerate(location):
-        if isinstance(part, int) and parts == ["flavor"]:
-            entry = raw["flavor"][part]
-            slug = entry.get("slug") if isinstance(entry, dict) else None
-            parts = [f'flavor "{slug}"' if isinstance(slug, str) else f"flavor number {part + 1}"]
+        if isinstance(part, int) and len(parts) == 1 and parts[0] in _NAMED:
+            table = parts[0]
+            entry = raw[table][part]
+            name = entry.get(_NAMED[table]) if isinstance(entry, dict) else None
+            parts = [f'{table} "{name}"' if isinstance(name, str) else f"{table} number {part + 1}"]
         elif isinstance(part, int):
             parts[-1] += f"[{part}]"
         elif index == len(location) - 1 or part != "function-before":

@@ -3,39 +3,17 @@
 The descriptions here are the reference: docs/reference/settings.md is held against them by a test.
 """
 
-from collections.abc import Callable
 from datetime import timedelta
-from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
+from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from nbgpu.core.authorize import Policies
 from nbgpu.core.flavors import Flavor, FlavorKind
 from nbgpu.core.homes import OnDelete
-from nbgpu.core.units import parse_price, parse_size, parse_span
-
-SLUG = r"^[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?$"
-
-
-def _text(parse: Callable[[str], Any]) -> Callable[[object], Any]:
-    """Make a parser of texts say "got a number" in its own words instead of failing inside."""
-
-    def before(value: object) -> object:
-        return parse(str(value) if isinstance(value, str | int | float | Decimal) else repr(value))
-
-    return before
-
-
-Size = Annotated[int, BeforeValidator(_text(parse_size))]
-Span = Annotated[timedelta, BeforeValidator(_text(parse_span))]
-Price = Annotated[int, BeforeValidator(_text(parse_price))]
-Slug = Annotated[str, Field(pattern=SLUG)]
-
-
-class Section(BaseModel):
-    """A table of the file: unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from nbgpu.settings.fields import Price, Section, Size, Slug, Span
+from nbgpu.settings.limits import BudgetSettings, QuotaSettings
 
 
 class AuthSettings(Section):
@@ -118,9 +96,26 @@ class DatabaseSettings(Section):
 
 
 class BillingSettings(Section):
-    """How prices are shown."""
+    """Money: its currency, whose midnight counts, and who is told of budgets."""
 
     currency: str = Field("USD", pattern=r"^[A-Z]{3}$", description="Currency of all prices, as in ISO 4217.")
+    timezone: str = Field(
+        "UTC", description='Zone in which days, weeks and months of quotas and budgets begin, like "Europe/Berlin".'
+    )
+    notify_file: str = Field(
+        "",
+        description="Apprise configuration file (mode 0600: it holds secrets) with the addresses, mail or webhook, "
+        'that alerts of budgets go to; "" is the hub\'s pages only.',
+    )
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_a_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (OSError, ValueError, KeyError):
+            raise ValueError('a name of the tz database, like "Europe/Berlin" or "Asia/Shanghai"') from None
+        return name
 
 
 class FlavorSettings(Section):
@@ -143,20 +138,28 @@ class FlavorSettings(Section):
     images: list[Slug] = Field(min_length=1, description="Images it starts with; the first is the default.")
     groups: list[str] = Field(default_factory=list, description="Groups that may take it; empty is everybody.")
     price_per_hour: Price = Field(0, description='Price of an hour, like "1.20".')
+    host_price_per_hour: Price = Field(
+        0,
+        description="The part of it that is for CPU, RAM and disk (not kind cpu, where all of it is): it goes on when "
+        "a GPU is lost.",
+    )
     time_limit: Span | None = Field(
-        None, description='Longest session, like "12 h"; told to people on the card, not enforced yet.'
+        None,
+        description='Longest session, like "12 h"; a server that has run so long is stopped, with a warning before.',
     )
     max_servers: int | None = Field(None, ge=1, description="Servers of this flavor at one time; without it no limit.")
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
-        for key in ("gpus", "slots", "mig_profile", "model"):
+        for key in ("gpus", "slots", "mig_profile", "model", "host_price_per_hour"):
             if key in self.model_fields_set and key not in _KEYS_OF_KIND[self.kind]:
                 raise ValueError(f'{key} has no meaning for kind = "{self.kind}"; remove it or change kind')
         if self.kind is FlavorKind.MIG and not self.mig_profile:
             raise ValueError('kind = "mig" needs mig_profile, like "1g.10gb"')
         if self.kind is FlavorKind.SHARED and self.slots < 2:
             raise ValueError('kind = "shared" needs slots of at least 2')
+        if self.host_price_per_hour > self.price_per_hour:
+            raise ValueError("host_price_per_hour must not be more than price_per_hour: it is a part of it")
         if self.shm > self.memory:
             raise ValueError("shm must not be larger than memory: it is counted in it")
         return self
@@ -169,9 +172,9 @@ class FlavorSettings(Section):
 
 
 _KEYS_OF_KIND = {
-    FlavorKind.GPU: {"gpus", "model"},
-    FlavorKind.MIG: {"mig_profile", "model"},
-    FlavorKind.SHARED: {"slots", "model"},
+    FlavorKind.GPU: {"gpus", "model", "host_price_per_hour"},
+    FlavorKind.MIG: {"mig_profile", "model", "host_price_per_hour"},
+    FlavorKind.SHARED: {"slots", "model", "host_price_per_hour"},
     FlavorKind.CPU: set[str](),
 }
 
@@ -187,6 +190,8 @@ class Settings(Section):
     database: DatabaseSettings = DatabaseSettings()
     billing: BillingSettings = BillingSettings()
     flavor: list[FlavorSettings] = Field(min_length=1)
+    quota: list[QuotaSettings] = Field(default_factory=list)
+    budget: list[BudgetSettings] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _slugs_differ(self) -> Self:
@@ -195,6 +200,31 @@ class Settings(Section):
         if twice:
             raise ValueError(f'two flavors have the slug "{twice[0]}"; give each its own')
         return self
+
+    @model_validator(mode="after")
+    def _limits_make_sense(self) -> Self:
+        slugs = {flavor.slug for flavor in self.flavor}
+        for quota in self.quota:
+            if quota.flavor is not None and quota.flavor not in slugs:
+                raise ValueError(
+                    f'a quota is for flavor "{quota.flavor}", which there is not; allowed: {sorted(slugs)}'
+                )
+        names = [budget.name for budget in self.budget]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f'two budgets have the name "{twice[0]}"; give each its own')
+        return self
+
+    @property
+    def policies(self) -> Policies:
+        """Quotas and budgets in the domain's words."""
+        zone = ZoneInfo(self.billing.timezone)
+        return Policies(
+            quotas=tuple(quota.to_policy() for quota in self.quota),
+            budgets=tuple(budget.to_budget(zone) for budget in self.budget),
+            currency=self.billing.currency,
+            zone=zone,
+        )
 
     @property
     def flavors(self) -> tuple[Flavor, ...]:
