@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from nbgpu.core.errors import StoreError
 from nbgpu.store.check import find_damage
-from nbgpu.store.place import sqlite_file
+from nbgpu.store.place import sqlite_file, tool_url
 from nbgpu.store.revision import check_revision
 from nbgpu.store.trouble import describe
 
@@ -120,8 +120,7 @@ def _reporting(progress: Progress | None) -> Callable[[int, int, int], None] | N
 
 
 def _pg_dump(engine: Engine, file: Path) -> str:
-    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=True)
     return (
         "PostgreSQL brings its own backup, which is as safe while the hub runs: "
-        f"pg_dump --format=custom --no-owner --file={shlex.quote(str(file))} {shlex.quote(url)}"
+        f"pg_dump --format=custom --no-owner --file={shlex.quote(str(file))} {tool_url(engine.url)}"
     )

@@ -36,13 +36,18 @@ class HubLock(Protocol):
 
 def hold_hub_lock(engine: Engine) -> HubLock:
     """Take the database for this hub. DatabaseTaken when another hub has it; StoreError when it can't be written."""
-    lock = _ServerLock(engine) if engine.dialect.name == "postgresql" else _FileLock(engine)
+    lock = lock_database(engine)
     try:
         _check_writable(engine)
     except StoreError:
         lock.give_back()
         raise
     return lock
+
+
+def lock_database(engine: Engine) -> HubLock:
+    """Keep hubs away from a database, whatever state it is in. Raises DatabaseTaken when one has it; StoreError."""
+    return _ServerLock(engine) if engine.dialect.name == "postgresql" else _FileLock(engine)
 
 
 def _check_writable(engine: Engine) -> None:

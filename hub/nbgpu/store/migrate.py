@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, insert, text
 
 from nbgpu.store.backup import back_up
 from nbgpu.store.clock import utc_now
-from nbgpu.store.lock import hold_hub_lock
+from nbgpu.store.lock import lock_database
 from nbgpu.store.place import sqlite_file
 from nbgpu.store.revision import newest_revision, read_revision, script_config
 from nbgpu.store.schema import AuditRow
@@ -44,7 +44,7 @@ def bring_up(engine: Engine, *, actor: str = "nbgpu") -> Upgrade:
         return _migrate(engine, Upgrade(None, newest_revision()), actor)
     if before == newest_revision():
         return Upgrade(before, before)
-    lock = hold_hub_lock(engine)
+    lock = lock_database(engine)
     try:
         backup = back_up(engine, _backup_name(engine, before)).file if engine.dialect.name == "sqlite" else None
         return _migrate(engine, Upgrade(before, newest_revision(), backup), actor)

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -15,6 +16,14 @@ _NETWORK = ("nfs", "cifs", "smb", "9p", "ceph", "gluster", "lustre", "beegfs", "
 def sqlite_file(url: URL | str) -> Path:
     """Return the file of a SQLite database, whose URL has a plain path or one of SQLite's own ("file:…")."""
     return Path((make_url(url).database or "").removeprefix("file:"))
+
+
+def tool_url(url: URL) -> str:
+    """Return a PostgreSQL URL as its own tools take it, quoted for a shell; they find the password as we do."""
+    bare = URL.create(
+        "postgresql", username=url.username, host=url.host, port=url.port, database=url.database, query=url.query
+    )
+    return shlex.quote(bare.render_as_string())
 
 
 def find_trouble(file: Path) -> str | None:

@@ -1,6 +1,7 @@
 """Put a backup in the database's place. What is there is kept under a dated name; a crash leaves one of the two."""
 
 import os
+import shlex
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from nbgpu.store.audit import SqlAuditLog
 from nbgpu.store.backup import copy_database, draft_of, sync_folder, verify
 from nbgpu.store.clock import utc_now
 from nbgpu.store.database import open_database
-from nbgpu.store.lock import hold_hub_lock
+from nbgpu.store.lock import lock_database
 from nbgpu.store.migrate import aside_name
-from nbgpu.store.place import sqlite_file
+from nbgpu.store.place import sqlite_file, tool_url
 from nbgpu.store.revision import newest_revision
 from nbgpu.store.trouble import describe
 
@@ -42,7 +43,7 @@ def restore(engine: Engine, file: Path, *, actor: str) -> Restored:
         raise StoreError(f"There is no backup {file}: name the file that nbgpu db backup wrote.")
     revision = verify(file)
     target = sqlite_file(engine.url)
-    lock = hold_hub_lock(engine)
+    lock = lock_database(engine)
     try:
         with draft_of(target) as draft:
             copy_database(file, draft)
@@ -87,8 +88,8 @@ def _swap(draft: Path, target: Path) -> Path | None:
 
 
 def _pg_restore(engine: Engine, file: Path) -> str:
-    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=True)
     return (
         f"{describe(engine.url)} is restored by PostgreSQL's own tool, once the hub is stopped: "
-        f"pg_restore --clean --if-exists --no-owner --single-transaction --dbname={url} {file}"
+        f"pg_restore --clean --if-exists --no-owner --single-transaction --dbname={tool_url(engine.url)} "
+        f"{shlex.quote(str(file))}"
     )
