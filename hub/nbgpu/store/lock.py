@@ -6,6 +6,7 @@ The lock goes with the process that holds it, however that ends, so there is nev
 import errno
 import fcntl
 import time
+from contextlib import suppress
 from typing import IO, Protocol
 
 from sqlalchemy import Connection, Engine, text
@@ -103,40 +104,52 @@ class _ServerLock:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._connection: Connection | None = None
         self._backend: dict[str, object] = {}
-        self._take()
+        self.ensure()
 
     def ensure(self) -> None:
         try:
-            self._connection.scalar(text("SELECT 1"))
-            self._connection.commit()
-        except DBAPIError:
-            self._connection.close()
-            self._take()
-
-    def give_back(self) -> None:
-        try:
-            self._connection.scalar(text("SELECT pg_advisory_unlock(:key)"), {"key": _HUB_LOCK})
-        finally:
-            self._connection.close()
-
-    def _take(self) -> None:
-        try:
-            self._connection = self._engine.connect()
-            self._end_lost_backend()
-            if not _try_lock(self._connection):
-                self._connection.close()
-                raise _taken(self._engine)
-            self._backend = dict(self._connection.execute(_OUR_BACKEND).mappings().one())
-            self._connection.commit()
+            if self._connection is None or not self._answers(self._connection):
+                self._connection = self._take()
         except DBAPIError as error:
             raise StoreError(explain(error, self._engine)) from error
 
-    def _end_lost_backend(self) -> None:
+    def give_back(self) -> None:
+        if self._connection is not None:
+            with suppress(DBAPIError):
+                self._connection.scalar(text("SELECT pg_advisory_unlock(:key)"), {"key": _HUB_LOCK})
+            self._connection.close()
+            self._connection = None
+
+    def _answers(self, connection: Connection) -> bool:
+        try:
+            connection.scalar(text("SELECT 1"))
+            connection.commit()
+        except DBAPIError:
+            connection.close()
+            self._connection = None
+            return False
+        return True
+
+    def _take(self) -> Connection:
+        connection = self._engine.connect()
+        try:
+            self._end_lost_backend(connection)
+            if not _try_lock(connection):
+                raise _taken(self._engine)
+            self._backend = dict(connection.execute(_OUR_BACKEND).mappings().one())
+            connection.commit()
+        except (DBAPIError, DatabaseTaken):
+            connection.close()
+            raise
+        return connection
+
+    def _end_lost_backend(self, connection: Connection) -> None:
         """End what the server may still have of a connection of ours that broke: it would keep the lock from us."""
         if self._backend:
-            self._connection.execute(_END_BACKEND, self._backend)
-            self._connection.commit()
+            connection.execute(_END_BACKEND, self._backend)
+            connection.commit()
 
 
 _READ_ONLY = text("SHOW transaction_read_only")
