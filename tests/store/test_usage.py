@@ -7,9 +7,9 @@ import pytest
 from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.gpu_health import DeviceHealth, Fault, FaultKind, Quarantine
 from nbgpu.core.leases import ServerRef
-from nbgpu.core.usage import HOUR, MINUTE, SERVER, Metered, Usage
+from nbgpu.core.usage import HOUR, MINUTE, SERVER, Metered, Usage, UsageEntry
 from nbgpu.store.quarantine import SqlQuarantines
-from nbgpu.store.usage import SqlUsage, UsageEntry
+from nbgpu.store.usage import SqlUsage
 
 NOON = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 GIB = 2**30
@@ -37,7 +37,7 @@ def device_usage(ms: int = 60_000, busy: int | None = 30_000) -> Usage:
 
 
 def write(usage: SqlUsage, run: str, metered: Metered, at: datetime, value: Usage, span: timedelta = HOUR) -> None:
-    usage.write(run, {span: [UsageEntry(metered, at, value)]}, {})
+    usage.write({span: [UsageEntry(metered, at, value, run)]}, {})
 
 
 def test_a_write_that_is_repeated_changes_nothing_and_a_newer_one_replaces_it(usage, lease):
@@ -126,8 +126,8 @@ def test_holdings_are_of_active_sessions_and_name_shared_devices(usage, lease, s
 
 
 def test_marks_are_kept(usage):
-    usage.write("run", {}, {"GPU-0": DeviceHealth(NOON, ecc_uncorrected=3), "GPU-1": DeviceHealth()})
-    usage.write("run", {}, {"GPU-0": DeviceHealth(NOON + MINUTE, ecc_uncorrected=4)})
+    usage.write({}, {"GPU-0": DeviceHealth(NOON, ecc_uncorrected=3), "GPU-1": DeviceHealth()})
+    usage.write({}, {"GPU-0": DeviceHealth(NOON + MINUTE, ecc_uncorrected=4)})
     assert usage.marks() == {
         "GPU-0": DeviceHealth(NOON + MINUTE, ecc_uncorrected=4),
         "GPU-1": DeviceHealth(),

@@ -1,12 +1,15 @@
 """Where adapters meet: each Protocol is a seam at which tests put a fake, held to the real one by a contract test."""
 
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Protocol
 
-from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
+from nbgpu.core.devices import Device, InventorySnapshot, Readings, UsageSample
+from nbgpu.core.gpu_health import DeviceHealth, Quarantine
 from nbgpu.core.leases import Lease, ServerRef
 from nbgpu.core.menu import Choice
 from nbgpu.core.reconcile import ContainerFact, HubServer
+from nbgpu.core.usage import Holding, ServerReading, UsageEntry
 
 
 class Clock(Protocol):
@@ -26,11 +29,29 @@ class Inventory(Protocol):
         """Return one reading of each device, in the order of `snapshot().devices`."""
 
 
+class GpuReader(Protocol):
+    """The driver, for the sampler."""
+
+    def read(self, *, shared: Collection[str] = ()) -> Readings:
+        """Return a reading of each device; processes on `shared` ones with their part. Raises DriverError. Blocks."""
+
+
 class LeaseStore(Protocol):
     """Leases, kept. Each call is one short transaction and may block: use a thread."""
 
-    def acquire(self, server: ServerRef, choice: Choice, image_id: str, devices: tuple[Device, ...]) -> Lease:
-        """Place the choice on `devices` and write a PENDING lease. Raises NoCapacity; StoreError."""
+    def acquire(
+        self,
+        server: ServerRef,
+        choice: Choice,
+        image_id: str,
+        devices: tuple[Device, ...],
+        *,
+        groups: Collection[str] = (),
+    ) -> Lease:
+        """Place the choice on `devices` and write a PENDING lease; `groups` are those of the server's user.
+
+        Raises QuotaExceeded, BudgetExceeded, NoCapacity; StoreError.
+        """
 
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Mark the lease ACTIVE as of the container's own start time."""
@@ -105,3 +126,42 @@ class HubView(Protocol):
 
         Raises HubUnavailable when the hub can't be asked, HubRefused when it says no.
         """
+
+
+class UsageStore(Protocol):
+    """What sessions use, kept. Each call is one short transaction and may block: use a thread. Raise StoreError."""
+
+    def holdings(self) -> tuple[Holding, ...]:
+        """Return what active sessions hold: each server, and each device that was not lost."""
+
+    def write(self, entries: Mapping[timedelta, Iterable[UsageEntry]], marks: Mapping[str, DeviceHealth]) -> None:
+        """Replace the rows of minutes and hours (by their span), and what is known of the devices."""
+
+    def forget_minutes(self, before: datetime) -> int:
+        """Delete some minutes that started before an instant; 0 when there are none."""
+
+
+class QuarantineStore(Protocol):
+    """Devices that are not leased for a fault. Each call is one short transaction and may block. Raise StoreError."""
+
+    def open(self) -> dict[str, Quarantine]:
+        """Return the quarantines that hold now, by device."""
+
+    def put(self, quarantine: Quarantine, session_id: str | None = None) -> bool:
+        """Quarantine a device, and mark it lost for who holds it, or for one session; False if it is in already."""
+
+    def mark_lost(self, quarantine: Quarantine) -> None:
+        """Mark a device lost for who holds it, without a quarantine."""
+
+    def give_back(self, device_uuid: str, *, at: datetime, by: str) -> bool:
+        """End a device's quarantine; False when it is in none."""
+
+    def lost_devices(self) -> frozenset[str]:
+        """Return the devices that a session still holds though it has lost them."""
+
+
+class ServerMeters(Protocol):
+    """CPU and RAM of servers, as the kernel counts them."""
+
+    def read(self, session_ids: Collection[str]) -> dict[str, ServerReading]:
+        """Return a reading of each of these sessions that has one. Raises EngineError. Blocks."""

@@ -29,6 +29,14 @@ class Holding:
     shared: bool = False  # others may hold other slots of the device
 
 
+@dataclass(frozen=True, slots=True)
+class ServerReading:
+    """What one server had used and held when it was looked at."""
+
+    cpu_ns: int | None = None  # of all cores together, counted up from some begin
+    ram: int | None = None  # bytes, without what the kernel can drop at once
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Sums over `sampled_ms`. None is "not reported by any sample", which is never 0."""
@@ -55,6 +63,16 @@ class Usage:
     def gpu_memory_mean(self) -> int | None:
         """Bytes that were in use on average while samples were taken."""
         return self.gpu_memory_byte_ms // self.sampled_ms if self.gpu_memory_byte_ms and self.sampled_ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageEntry:
+    """The sums of one span (a minute or an hour) of one metered thing, as one run of the sampler has them."""
+
+    metered: Metered
+    starts_at: datetime
+    usage: Usage
+    run: str = ""
 
 
 def measure_device(ms: int, *, utilization: int | None, memory_used: int | None) -> Usage:

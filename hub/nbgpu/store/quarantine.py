@@ -41,9 +41,9 @@ class SqlQuarantines:
         try:
             with unit_of_work(self._engine) as db:
                 self._mark_lost(db, quarantine, session_id)
-                held = db.scalars(select(QuarantineRow.id).where(*_open(quarantine.device_uuid))).first()
+                held = db.scalars(select(QuarantineRow).where(*_open(quarantine.device_uuid))).first()
                 if held is not None:
-                    return False
+                    return _worsen(held, quarantine.fault)
                 db.add(_to_row(quarantine))
                 db.flush()
                 return True
@@ -91,6 +91,14 @@ class SqlQuarantines:
 
 def _open(device_uuid: str) -> tuple[ColumnElement[bool], ...]:
     return QuarantineRow.device_uuid == device_uuid, QuarantineRow.returned_at.is_(None)
+
+
+def _worsen(row: QuarantineRow, fault: Fault) -> bool:
+    """A device that a container had lost, and that is at fault itself now, does not come back as the former do."""
+    if row.kind != FaultKind.CONTAINER or fault.kind is FaultKind.CONTAINER:
+        return False
+    row.kind, row.cause = fault.kind, fault.cause[:_CAUSE_LENGTH]
+    return True
 
 
 def _to_row(quarantine: Quarantine) -> QuarantineRow:

@@ -5,7 +5,6 @@ after a broken connection changes nothing; a restarted sampler has a run of its 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,7 @@ from sqlalchemy import Engine, Select, Table, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from nbgpu.core.gpu_health import DeviceHealth
-from nbgpu.core.usage import HOUR, MINUTE, SERVER, Holding, Metered, Usage
+from nbgpu.core.usage import HOUR, MINUTE, SERVER, Holding, Metered, Usage, UsageEntry
 from nbgpu.store.schema import LeaseRow, SessionRow
 from nbgpu.store.usage_schema import DeviceMarkRow, UsageHourRow, UsageMinuteRow
 from nbgpu.store.work import unit_of_work
@@ -21,15 +20,6 @@ from nbgpu.store.work import unit_of_work
 _MIB_SECOND = 1000 * 2**20  # byte-milliseconds
 _TABLES = {MINUTE: UsageMinuteRow, HOUR: UsageHourRow}
 _SUMS = ("sampled_ms", "busy_ms", "gpu_memory_mib_s", "cpu_ms", "ram_mib_s")
-
-
-@dataclass(frozen=True, slots=True)
-class UsageEntry:
-    """The sums of one span (a minute or an hour) of one metered thing."""
-
-    metered: Metered
-    starts_at: datetime
-    usage: Usage
 
 
 class SqlUsage:
@@ -57,16 +47,11 @@ class SqlUsage:
         )
         return (*servers.values(), *devices)
 
-    def write(
-        self,
-        run: str,
-        entries: Mapping[timedelta, Iterable[UsageEntry]],
-        marks: Mapping[str, DeviceHealth],
-    ) -> None:
-        """Replace the run's rows of the spans (MINUTE, HOUR), and the devices' marks, in one transaction."""
+    def write(self, entries: Mapping[timedelta, Iterable[UsageEntry]], marks: Mapping[str, DeviceHealth]) -> None:
+        """Replace the runs' rows of the spans (MINUTE, HOUR), and the devices' marks, in one transaction."""
         with unit_of_work(self._engine) as db:
             for span, found in entries.items():
-                rows = [_to_row(run, entry) for entry in found]
+                rows = [_to_row(entry) for entry in found]
                 if rows:
                     table: Table = _TABLES[span].__table__  # type: ignore[assignment]
                     db.execute(self._replace(table), rows)
@@ -138,13 +123,13 @@ class SqlUsage:
         return statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=values)
 
 
-def _to_row(run: str, entry: UsageEntry) -> dict[str, object]:
+def _to_row(entry: UsageEntry) -> dict[str, object]:
     usage = entry.usage
     return {
         "session_id": entry.metered.session_id,
         "device_uuid": entry.metered.device_uuid,
         "starts_at": _seconds(entry.starts_at),
-        "run": run,
+        "run": entry.run,
         "sampled_ms": usage.sampled_ms,
         "busy_ms": usage.busy_ms,
         "gpu_memory_peak": usage.gpu_memory_peak,

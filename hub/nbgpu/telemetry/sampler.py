@@ -1,0 +1,119 @@
+"""The sampler: looks at all GPUs every two seconds and notes what sessions make of them.
+
+A sample stands for the time since the look before. A look that fails, a device that can't be read, and a pause (a
+machine that was suspended, a service that was ended) are gaps: their time is in no sum.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from nbgpu.core.devices import Readings, UsageSample
+from nbgpu.core.errors import StoreError
+from nbgpu.core.gpu_health import DeviceHealth
+from nbgpu.core.ports import Clock, GpuReader, UsageStore
+from nbgpu.core.usage import HOUR, MINUTE, SERVER, Holding, Metered, elapsed_of, measure_device
+from nbgpu.telemetry.owners import Owners, ProcessOwners
+from nbgpu.telemetry.pace import Pace
+from nbgpu.telemetry.usage_book import UsageBook
+
+INTERVAL = 2.0  # seconds
+LONGEST = 3 * INTERVAL  # what a sample stands for at most
+MINUTES_KEPT = timedelta(days=35)
+
+log = logging.getLogger("nbgpu.sampler")
+
+
+class Sampler:
+    """Samples; `tick` blocks and is for one thread."""
+
+    def __init__(
+        self,
+        *,
+        reader: GpuReader,
+        usage: UsageStore,
+        book: UsageBook,
+        owners: ProcessOwners,
+        on_readings: Callable[[Readings, tuple[Holding, ...]], None],
+        clock: Clock,
+        pace: Pace | None = None,
+    ) -> None:
+        self._reader = reader
+        self._usage = usage
+        self._book = book
+        self._owners = owners
+        self._on_readings = on_readings
+        self._clock = clock
+        self._pace = pace or Pace(LONGEST)
+        self._holdings: tuple[Holding, ...] = ()
+        self._seen: frozenset[Metered] = frozenset()
+
+    def tick(self) -> None:
+        """Look once. Raises DriverError when the driver can't be asked: this time is a gap then."""
+        elapsed = self._pace.elapsed_ms()
+        self._holdings = devices = self._find_holdings()
+        readings = self._reader.read(shared={each.metered.device_uuid for each in devices if each.shared})
+        self._count(readings, devices, elapsed)
+        self._on_readings(readings, devices)
+
+    def _find_holdings(self) -> tuple[Holding, ...]:
+        """Return the held devices; as they were while the database is away, whose error others report."""
+        try:
+            return tuple(each for each in self._usage.holdings() if each.metered.device_uuid != SERVER)
+        except StoreError:
+            return self._holdings
+
+    def _count(self, readings: Readings, devices: tuple[Holding, ...], elapsed: int) -> None:
+        now, samples = self._clock(), {sample.device_uuid: sample for sample in readings.samples}
+        shared = {each.metered.device_uuid for each in devices if each.shared} & samples.keys()
+        owners = {uuid: self._find_owners(samples[uuid]) for uuid in shared}
+        for holding in devices:
+            sample = samples.get(holding.metered.device_uuid)
+            if sample is None or sample.problem is not None:
+                continue
+            ms = elapsed_of(holding, now, elapsed, known=holding.metered in self._seen)
+            utilization, memory = sample.gpu_utilization, sample.memory_used
+            if holding.shared:
+                utilization, memory = share_of(sample, holding.metered.session_id, owners[sample.device_uuid])
+            self._book.add(holding.metered, now, measure_device(ms, utilization=utilization, memory_used=memory))
+        self._seen = frozenset(each.metered for each in devices)
+
+    def _find_owners(self, sample: UsageSample) -> Owners | None:
+        return self._owners.find(process.pid for process in sample.processes or ())
+
+
+def share_of(sample: UsageSample, session_id: str, owners: Owners | None) -> tuple[int | None, int | None]:
+    """Return percent and bytes that one session uses of a shared device; None where that can't be told."""
+    if sample.processes is None or owners is None:
+        return None, None
+    mine = [process for process in sample.processes if owners[process.pid] == session_id]
+    return _total([each.gpu_utilization for each in mine]), _total([each.memory_used for each in mine])
+
+
+def _total(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+class UsageWriter:
+    """Brings what was sampled into the database, once a minute in one transaction."""
+
+    def __init__(
+        self, *, usage: UsageStore, book: UsageBook, marks: Callable[[], Mapping[str, DeviceHealth]], clock: Clock
+    ) -> None:
+        self._usage = usage
+        self._book = book
+        self._marks = marks
+        self._clock = clock
+
+    def write(self) -> None:
+        """Write what is new. Raises StoreError; it is then written the next time."""
+        pending = self._book.pending()
+        entries = {span: [entry for each, entry in pending if each == span] for span in (MINUTE, HOUR)}
+        self._usage.write(entries, self._marks())
+        self._book.confirm(pending)
+
+    def forget(self) -> None:
+        """Delete minutes of long ago; the hours have their sums."""
+        while self._usage.forget_minutes(self._clock() - MINUTES_KEPT):
+            pass
