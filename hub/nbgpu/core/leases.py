@@ -1,9 +1,10 @@
 """Leases: who holds which devices since when. One lease is the lifetime of one server: its session."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
+from nbgpu.core.authorize import Cause
 from nbgpu.core.placement import Allocation
 
 REASON_LENGTH = 255  # characters that are kept of why a session ended
@@ -45,3 +46,8 @@ class Lease:
     active_at: datetime | None = None  # the container's own start time
     released_at: datetime | None = None
     release_reason: str | None = None
+    time_limit: timedelta | None = None  # its flavor's, at the start
+    authorized: timedelta | None = None  # how long it may run in all; None is no limit
+    authorized_by: Cause | None = None  # what sets that
+    billing_group: str = ""  # whose pool pays; "" is none
+    stop_at: datetime | None = None  # when it will be stopped, where that is decided

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     DateTime,
@@ -92,7 +93,10 @@ class SessionRow(Base):
     billable: Mapped[bool] = mapped_column(Boolean, server_default=true())  # false: it never became ready
     settled: Mapped[bool] = mapped_column(Boolean, server_default=false())  # all its charges are posted
     # What it may do.
+    user_groups: Mapped[list[str]] = mapped_column(JSON, server_default="[]")  # of its person, at the start
+    time_limit: Mapped[int | None] = mapped_column(BigInteger)  # s, of its flavor at the start
     authorized_seconds: Mapped[int | None] = mapped_column(BigInteger)  # longest run; None is no limit
+    authorized_by: Mapped[str | None] = mapped_column(String(20))  # what sets that
     stop_at: Mapped[datetime | None] = mapped_column(UtcDateTime)  # when it will be stopped
     stop_cause: Mapped[str | None] = mapped_column(String(20))
     slots: Mapped[list["LeaseRow"]] = relationship(back_populates="session", order_by="LeaseRow.position")

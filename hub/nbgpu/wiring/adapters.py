@@ -80,7 +80,7 @@ class Adapters:
     @cached_property
     def leases(self) -> SqlLeaseStore:
         """The lease store."""
-        return SqlLeaseStore(self.database)
+        return SqlLeaseStore(self.database, policies=self.settings.policies)
 
     @cached_property
     def homes(self) -> SqlHomes:

@@ -103,7 +103,7 @@ class Desk:
         inventory = self._inventory.snapshot()
         image_id = self.image_id(choice.image)
         try:
-            return self._leases.acquire(server, choice, image_id, inventory.devices)
+            return self._leases.acquire(server, choice, image_id, inventory.devices, groups=groups)
         except NoCapacity:
             eligible = self.menu.eligible(groups)
             raise NoCapacity(explain_shortage(choice.flavor, eligible, inventory, self._leases.open_leases())) from None

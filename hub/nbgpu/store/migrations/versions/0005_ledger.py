@@ -19,7 +19,10 @@ def upgrade() -> None:
         sa.Column("clock_shift", sa.Integer, nullable=False, server_default="0"),
         sa.Column("billable", sa.Boolean, nullable=False, server_default=sa.true()),
         sa.Column("settled", sa.Boolean, nullable=False, server_default=sa.false()),
+        sa.Column("user_groups", sa.JSON, nullable=False, server_default="[]"),
+        sa.Column("time_limit", sa.BigInteger),
         sa.Column("authorized_seconds", sa.BigInteger),
+        sa.Column("authorized_by", sa.String(20)),
         sa.Column("stop_at", sa.DateTime),
         sa.Column("stop_cause", sa.String(20)),
     ):
