@@ -58,10 +58,8 @@ def test_where_another_hub_was_faster_this_one_is_told(server, open_, lock):
 
 
 def test_a_server_that_does_not_answer_has_not_given_the_lock_to_another(server, open_, lock):
-    server.stop()
-    with pytest.raises(StoreError, match="does not answer") as told:
+    with server.stopped(), pytest.raises(StoreError, match="does not answer") as told:
         lock.ensure()
-    server.start()
     assert not isinstance(told.value, DatabaseTaken)
     lock.ensure()
     lock.give_back()

@@ -37,10 +37,37 @@ class PostgresqlServer:
         """Start it again, at the same address."""
         self._server.ensure_postgres_running()
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Have it stopped for a while."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
     def restart(self) -> None:
         """Stop and start."""
         self.stop()
         self.start()
+
+    @property
+    def url(self) -> str:
+        """The URL of the administrator's own database."""
+        return str(self._server.get_uri())
+
+    @contextmanager
+    def asking_for_passwords(self) -> Iterator[None]:
+        """Let nobody in without their password."""
+        rules = self._server.pgdata / "pg_hba.conf"
+        before = rules.read_text()
+        try:
+            rules.write_text("local all postgres trust\nlocal all all scram-sha-256\n")
+            self.run("SELECT pg_reload_conf();")
+            yield
+        finally:
+            rules.write_text(before)
+            self.run("SELECT pg_reload_conf();")
 
     @property
     def tools(self) -> Path:

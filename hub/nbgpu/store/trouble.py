@@ -15,7 +15,6 @@ _AGAIN = "Try again in a minute."
 _LOCKED = f"is locked by another program, which did not let go in time. {_AGAIN}"
 _FULL = "can't be written: its disk is full. Nothing was changed. Free space there, then try again."
 _READ_ONLY = "can't be written: it, its folder or its file system is read-only. Make it writable for this account."
-READ_ONLY_SERVER = "can't be written: it is read-only, a standby perhaps. Name the primary in url of [database]."
 _DAMAGED = "is damaged, or no database at all. Stop the hub and restore a backup: nbgpu db restore FILE."
 _SQLITE = {
     "SQLITE_FULL": _FULL,
@@ -31,7 +30,7 @@ _SQLITE = {
 _STATES = {
     "53100": _FULL,
     "53300": f"has no connection free for us. {_AGAIN} Or raise max_connections there.",
-    "25006": READ_ONLY_SERVER,
+    "25006": "can't be written: it is read-only, a standby perhaps. Name the primary in url of [database].",
     "42501": "can't be written: our role has not the right to. Make it the owner.",
     "55P03": _LOCKED,
     "40P01": _LOCKED,

@@ -3,7 +3,7 @@
 from jupyterhub.spawner import SpawnException
 from tornado import web
 
-from nbgpu.core.errors import NbgpuError, Refusal
+from nbgpu.core.errors import NbgpuError, Refusal, StoreError
 from nbgpu.core.texts import Text
 from nbgpu.spawner.endings import Ending, explain_end
 from nbgpu.spawner.i18n import DEFAULT, Translator
@@ -13,7 +13,8 @@ class SpawnFault(web.HTTPError):
     """A start that failed through no choice of the user's; JupyterHub shows `jupyterhub_message` on its pages."""
 
     def __init__(self, error: NbgpuError, translator: Translator) -> None:
-        super().__init__(500, "%s", str(error))
+        # Without the database nothing starts for now; that is no defect of the hub.
+        super().__init__(503 if isinstance(error, StoreError) else 500, "%s", str(error))
         self.nbgpu_error = error
         self.jupyterhub_message = _say(error, translator)
 
