@@ -10,7 +10,7 @@ from nbgpu.core.authorize import Cause, Policies
 from nbgpu.core.budgets import Budget
 from nbgpu.core.errors import BudgetExceeded, QuotaExceeded
 from nbgpu.core.leases import ServerRef
-from nbgpu.core.periods import to_seconds
+from nbgpu.core.periods import Period, to_seconds
 from nbgpu.core.prices import Price, build_prices
 from nbgpu.core.quotas import QuotaPolicy, Scope, Who
 from nbgpu.core.windows import Window, WindowKind
@@ -161,6 +161,18 @@ def test_another_month_has_money_anew(open_store, start, clock):
         start(store)
     clock.now = datetime(2026, 4, 1, tzinfo=UTC)
     assert start(store).authorized == HOUR
+
+
+def test_a_terms_budget_pays_in_its_term_only(open_store, start, clock):
+    term = Period(to_seconds(NOW), to_seconds(NOW + 2 * HOUR))
+    store = open_store(
+        Budget(name="term", who=Who(Scope.GROUP, "ml"), amount=PRICE, window=Window(kind=WindowKind.TERM, term=term))
+    )
+    start(store, groups=("ml",), time_limit=HOUR / 2)
+    for outside in (NOW - HOUR, NOW + 2 * HOUR):
+        clock.now = outside
+        with pytest.raises(BudgetExceeded, match="“term” .* is in force from 2026-03-10 12:00 UTC to 2026-03-10 14:00"):
+            start(store, user="bob", groups=("ml",))
 
 
 def test_what_others_give_back_extends_a_session_that_runs(open_store, start, clock, engine):

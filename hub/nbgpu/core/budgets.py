@@ -42,11 +42,12 @@ class Account:
     period: Period
     spent: int  # micro-units, what running sessions have cost so far included
     held: int = 0  # micro-units that running sessions may still spend
+    in_force: bool = True  # False before and after a term: then nothing can be spent
 
     @property
     def left(self) -> int:
         """What is not spent; below 0 where it was overspent."""
-        return self.budget.amount - self.spent
+        return self.budget.amount - self.spent if self.in_force else 0
 
     @property
     def percent(self) -> int:
@@ -61,7 +62,7 @@ class Account:
 
     def alerts_due(self) -> tuple[int, ...]:
         """Return the thresholds that are reached, in percent."""
-        return tuple(sorted(each for each in set(self.budget.alerts) if self.percent >= each))
+        return tuple(sorted(each for each in set(self.budget.alerts) if self.in_force and self.percent >= each))
 
     def forecast(self, now: int) -> int | None:
         """Return when the amount will be spent at the pace of the period so far; None where it lasts to its end."""
@@ -95,7 +96,17 @@ def refuse(account: Account, currency: str, zone: tzinfo) -> BudgetExceeded:
         if budget.is_pool
         else Text("Your budget is used up")
     )
-    until = to_instant(account.period.end).astimezone(zone).strftime("%Y-%m-%d %H:%M %Z")
+    until = _render(account.period.end, zone)
+    if not account.in_force:
+        return BudgetExceeded(
+            Text(
+                "The budget “%(name)s” that would pay for this is in force from %(start)s to %(until)s. Ask an "
+                "administrator for another.",
+                name=budget.name,
+                start=_render(account.period.start, zone),
+                until=until,
+            )
+        )
     return BudgetExceeded(
         Text(
             "%(lead)s: %(spent)s spent and %(held)s held by running servers, of %(amount)s %(currency)s until "
@@ -108,3 +119,7 @@ def refuse(account: Account, currency: str, zone: tzinfo) -> BudgetExceeded:
             until=until,
         )
     )
+
+
+def _render(instant: int, zone: tzinfo) -> str:
+    return to_instant(instant).astimezone(zone).strftime("%Y-%m-%d %H:%M %Z")

@@ -272,6 +272,7 @@ def _to_lease(row: SessionRow) -> Lease:
         authorized_by=Cause(row.authorized_by) if row.authorized_by is not None else None,
         billing_group=row.billing_group,
         stop_at=row.stop_at,
+        stop_cause=Cause(row.stop_cause) if row.stop_cause is not None else None,
     )
 
 

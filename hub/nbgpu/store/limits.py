@@ -19,6 +19,7 @@ from nbgpu.core.menu import Choice
 from nbgpu.core.periods import HOUR, Period, to_instant
 from nbgpu.core.prices import PriceSheet, device_sku, host_sku
 from nbgpu.core.quotas import Ask, LimitKind, Tenure, limits_of
+from nbgpu.core.windows import WindowKind
 from nbgpu.store.ledger import select_charges
 from nbgpu.store.metering import to_facts
 from nbgpu.store.prices import read_sheet
@@ -59,6 +60,8 @@ def authorize_running(db: Session, policies: Policies, now: int) -> tuple[str, .
         earlier = book.standing(ask, policies, pools, allowed={**book.no_holds, **allowed})
         more = authorize_more(ask, earlier, policies, now)
         seconds = None if more.seconds is None else ask.elapsed + more.seconds
+        if seconds is not None and not more.seconds and row.authorized_seconds is not None:
+            seconds = min(seconds, row.authorized_seconds)  # it ran out then, not at this look
         allowed[row.session_id] = (seconds, more.cause)
     changed = [each.session_id for each in book.rows if _has_changed(each, allowed.get(each.session_id))]
     if changed:
@@ -175,7 +178,8 @@ class Book:
         )
         held = sum(self._held(row, allowed) for row in self.rows if is_owners(row))
         spent = self._posted(budget, owner, period, policies.currency) + accrued
-        return Account(budget=budget, owner=owner, period=period, spent=spent, held=held)
+        in_force = budget.window.kind is not WindowKind.TERM or period.start <= self.now < period.end
+        return Account(budget=budget, owner=owner, period=period, spent=spent, held=held, in_force=in_force)
 
     def _posted(self, budget: Budget, owner: str, period: Period, currency: str) -> int:
         column = ChargeRow.billing_group if budget.is_pool else ChargeRow.username

@@ -14,6 +14,7 @@ from sqlalchemy import (
     MetaData,
     String,
     TypeDecorator,
+    UniqueConstraint,
     false,
     text,
     true,
@@ -225,3 +226,21 @@ class MeterRow(Base):
     ticked_at: Mapped[datetime] = mapped_column(UtcDateTime)
     uptime: Mapped[int] = mapped_column(BigInteger)  # ms since boot
     boot_id: Mapped[str] = mapped_column(String(64))
+
+
+class AlertRow(Base):
+    """A share of a budget that was reached in a period."""
+
+    __tablename__ = "alerts"
+    __table_args__ = (UniqueConstraint("budget", "owner", "period_start", "percent"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    budget: Mapped[str] = mapped_column(String(40))
+    owner: Mapped[str] = mapped_column(String(255))  # user name, or group of a pool
+    period_start: Mapped[int] = mapped_column(BigInteger)
+    percent: Mapped[int] = mapped_column(Integer)
+    spent: Mapped[int] = mapped_column(BigInteger)  # micro-units, when it was raised
+    amount: Mapped[int] = mapped_column(BigInteger)
+    forecast: Mapped[int | None] = mapped_column(BigInteger)  # when all will be spent
+    raised_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    sent_at: Mapped[datetime | None] = mapped_column(UtcDateTime)  # None while it is to be sent

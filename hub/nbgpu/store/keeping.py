@@ -1,0 +1,177 @@
+"""Keeping the limits of what runs: how long each session may run, when it is stopped, which alerts are due."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Engine, select, update
+from sqlalchemy.orm import Session
+
+from nbgpu.core.authorize import Cause, Policies
+from nbgpu.core.budgets import Account, Budget, find_budgets, find_pools
+from nbgpu.core.leases import ServerRef
+from nbgpu.core.periods import to_instant, to_seconds
+from nbgpu.core.ports import Clock
+from nbgpu.core.stops import Stop, plan_stop
+from nbgpu.store.clock import utc_now
+from nbgpu.store.limits import Book, authorize_running
+from nbgpu.store.metering import to_facts
+from nbgpu.store.schema import AlertRow, SessionRow
+from nbgpu.store.work import unit_of_work
+
+QUOTA_GRACE = 600  # seconds that a server goes on when its person's GPU-hours are used up
+ALERTS_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStop:
+    """A session that is to be stopped."""
+
+    session_id: str
+    server: ServerRef
+    stop: Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """A share of a budget that was reached; money in micro-units."""
+
+    id: int
+    budget: str
+    owner: str
+    percent: int
+    spent: int
+    amount: int
+    forecast: datetime | None
+    raised_at: datetime
+    sent_at: datetime | None
+
+
+class SqlLimits:
+    """The limits of one site; safe to use from many threads and processes."""
+
+    def __init__(self, engine: Engine, policies: Policies, clock: Clock = utc_now) -> None:
+        self._engine = engine
+        self._policies = policies
+        self._clock = clock
+
+    def keep(self) -> tuple[PlannedStop, ...]:
+        """Work out anew what each running session may run, decide stops, raise alerts; return all stops decided."""
+        now = to_seconds(self._clock())
+        with unit_of_work(self._engine) as db:
+            authorize_running(db, self._policies, now)
+        with unit_of_work(self._engine) as db:  # anew: what was just written is read
+            book = Book(db, now)
+            planned = tuple(found for row in book.rows if row.released_at is None for found in self._plan(row, now))
+            self._raise_alerts(db, book)
+            return planned
+
+    def accounts(self, username: str, groups: Iterable[str]) -> tuple[Account, ...]:
+        """Return the budgets that pay for a person as they stand: their own, then their groups' pools."""
+        budgets = self._policies.budgets
+        owners = [(each, username) for each in find_budgets(budgets, username)]
+        owners += [(each, each.who.name) for each in find_pools(budgets, groups)]
+        return self._accounts(owners)
+
+    def all_accounts(self) -> tuple[Account, ...]:
+        """Return all budgets as they stand: pools, and those of everybody who has spent or may spend."""
+        with unit_of_work(self._engine, reads_only=True) as db:
+            book = Book(db, to_seconds(self._clock()))
+            return tuple(book.account(*each, self._policies) for each in self._owners(db, book, everybody=True))
+
+    def alerts(self, *, unsent: bool = False) -> tuple[Alert, ...]:
+        """Return the newest alerts, newest first; or all that are still to be sent."""
+        query = select(AlertRow).order_by(AlertRow.id.desc())
+        query = query.where(AlertRow.sent_at.is_(None)) if unsent else query.limit(ALERTS_KEPT)
+        with unit_of_work(self._engine, reads_only=True) as db:
+            return tuple(_to_alert(row) for row in db.scalars(query))
+
+    def note_sent(self, alert_ids: Iterable[int]) -> None:
+        """Note that alerts were sent."""
+        with unit_of_work(self._engine) as db:
+            db.execute(update(AlertRow).where(AlertRow.id.in_(list(alert_ids))).values(sent_at=self._clock()))
+
+    def _accounts(self, owners: Iterable[tuple[Budget, str]]) -> tuple[Account, ...]:
+        with unit_of_work(self._engine, reads_only=True) as db:
+            book = Book(db, to_seconds(self._clock()))
+            return tuple(book.account(budget, owner, self._policies) for budget, owner in owners)
+
+    def _plan(self, row: SessionRow, now: int) -> Iterable[PlannedStop]:
+        facts = to_facts(row)
+        deadline = None
+        if facts.started_at is not None and row.authorized_seconds is not None:
+            deadline = facts.started_at + row.authorized_seconds - facts.clock_shift  # by the clock as it goes now
+        decided = _decided(row)
+        cause = Cause(row.authorized_by) if row.authorized_by is not None else None
+        stop = plan_stop(deadline=deadline, cause=cause, decided=decided, now=now, grace=self._grace(row, cause))
+        if stop != decided:
+            row.stop_at = to_instant(stop.at) if stop is not None else None
+            row.stop_cause = stop.cause if stop is not None else None
+        if stop is not None:
+            yield PlannedStop(row.session_id, ServerRef(row.username, row.servername), stop)
+
+    def _grace(self, row: SessionRow, cause: Cause | None) -> int:
+        if cause is not Cause.BUDGET:
+            return QUOTA_GRACE
+        paying = [
+            *find_budgets(self._policies.budgets, row.username),
+            *find_pools(self._policies.budgets, [row.billing_group]),
+        ]
+        return min((each.grace for each in paying), default=0)
+
+    def _owners(self, db: Session, book: Book, *, everybody: bool = False) -> list[tuple[Budget, str]]:
+        """Return whose budgets may have changed: all pools, and those of people whose sessions are not settled."""
+        pools = [(each, each.who.name) for each in self._policies.budgets if each.is_pool]
+        people = {row.username for row in book.rows}
+        if everybody:
+            people |= set(db.scalars(select(SessionRow.username).distinct()))
+        return pools + [(each, name) for name in sorted(people) for each in find_budgets(self._policies.budgets, name)]
+
+    def _raise_alerts(self, db: Session, book: Book) -> None:
+        for budget, owner in self._owners(db, book):
+            account = book.account(budget, owner, self._policies)
+            due = account.alerts_due()
+            if not due:
+                continue
+            told = set(
+                db.scalars(
+                    select(AlertRow.percent).where(
+                        AlertRow.budget == budget.name,
+                        AlertRow.owner == owner,
+                        AlertRow.period_start == account.period.start,
+                    )
+                )
+            )
+            db.add_all([self._to_row(account, percent, book.now) for percent in due if percent not in told])
+
+    def _to_row(self, account: Account, percent: int, now: int) -> AlertRow:
+        return AlertRow(
+            budget=account.budget.name,
+            owner=account.owner,
+            period_start=account.period.start,
+            percent=percent,
+            spent=account.spent,
+            amount=account.budget.amount,
+            forecast=account.forecast(now),
+            raised_at=self._clock(),
+        )
+
+
+def _decided(row: SessionRow) -> Stop | None:
+    if row.stop_at is None or row.stop_cause is None:
+        return None
+    return Stop(to_seconds(row.stop_at), Cause(row.stop_cause))
+
+
+def _to_alert(row: AlertRow) -> Alert:
+    return Alert(
+        id=row.id,
+        budget=row.budget,
+        owner=row.owner,
+        percent=row.percent,
+        spent=row.spent,
+        amount=row.amount,
+        forecast=to_instant(row.forecast) if row.forecast is not None else None,
+        raised_at=row.raised_at,
+        sent_at=row.sent_at,
+    )

@@ -1,0 +1,108 @@
+"""Keeping limits: stops that are decided, what is spent at most, alerts that are raised once."""
+
+from datetime import timedelta
+
+import pytest
+
+from nbgpu.core.authorize import Cause, Policies
+from nbgpu.core.budgets import Budget
+from nbgpu.core.leases import ServerRef
+from nbgpu.core.ledger import total
+from nbgpu.core.quotas import QuotaPolicy, Scope, Who
+from nbgpu.store.keeping import QUOTA_GRACE, SqlLimits
+from nbgpu.store.ledger import SqlLedger
+from nbgpu.store.metering import SqlMetering
+from store.test_limits import DAY, EVERYONE, HOUR, MONTH, NOW, PRICE, clock, open_store, own, pool, start
+
+__all__ = ["clock", "open_store", "start"]  # fixtures
+
+TICK = timedelta(seconds=15)
+
+
+@pytest.fixture
+def keep(engine, clock):
+    """Return a function that keeps the limits of some policies once."""
+
+    def keep(*policies: QuotaPolicy | Budget) -> SqlLimits:
+        quotas = tuple(each for each in policies if isinstance(each, QuotaPolicy))
+        budgets = tuple(each for each in policies if isinstance(each, Budget))
+        return SqlLimits(engine, Policies(quotas=quotas, budgets=budgets), clock)
+
+    return keep
+
+
+def test_a_time_limit_stops_on_the_second_and_is_known_ten_minutes_before(open_store, start, clock, keep):
+    store, limits = open_store(), keep()
+    lease = start(store, time_limit=HOUR)
+    clock.now = NOW + HOUR - timedelta(minutes=11)
+    assert limits.keep() == ()
+    clock.now = NOW + HOUR - timedelta(minutes=10)
+    (planned,) = limits.keep()
+    assert (planned.server, planned.stop.cause) == (ServerRef("ann"), Cause.TIME_LIMIT)
+    found = store.find_open(lease.session_id)
+    assert (found.stop_at, found.stop_cause) == (NOW + HOUR, Cause.TIME_LIMIT)
+
+
+@pytest.mark.parametrize("users", [1, 3])
+def test_a_budget_is_overspent_by_a_tick_and_the_grace_at_most(open_store, start, clock, keep, engine, users):
+    """People spend one pool to its end; the one who keeps the limits looks each tick and stops who is due."""
+    budget = Budget(name="pool", who=Who(Scope.GROUP, "ml"), amount=PRICE, window=MONTH, grace=60)
+    store, limits, metering = open_store(budget), keep(budget), SqlMetering(engine, clock)
+    for number in range(users):
+        start(store, user=f"u{number}", groups=("ml",), time_limit=3 * HOUR if number == users - 1 else HOUR / 4)
+    while store.open_leases():
+        clock.now += TICK
+        assert clock.now < NOW + 4 * HOUR
+        for planned in limits.keep():
+            if planned.stop.at <= clock.now.timestamp():
+                store.release(planned.session_id, "stopped", clock.now)
+    metering.settle()
+    spent = total(SqlLedger(engine).charges())
+    most = users * PRICE * (budget.grace + TICK.total_seconds()) / 3600
+    assert PRICE <= spent <= PRICE + most
+
+
+def test_used_up_hours_end_after_a_grace_and_more_hours_call_it_off(open_store, start, clock, keep):
+    quota = QuotaPolicy(who=EVERYONE, gpu_seconds=3600, window=DAY)
+    store = open_store(quota)
+    lease = start(store)
+    clock.now = NOW + HOUR + timedelta(seconds=7)
+    (planned,) = keep(quota).keep()
+    assert planned.stop.at == (NOW + HOUR).timestamp() + QUOTA_GRACE
+    clock.now += TICK
+    assert keep(quota).keep() == (planned,), "the grace does not begin anew"
+    more = QuotaPolicy(who=EVERYONE, gpu_seconds=7200, window=DAY)
+    assert keep(more).keep() == ()
+    found = store.find_open(lease.session_id)
+    assert (found.stop_at, found.stop_cause, found.authorized) == (None, None, 2 * HOUR)
+
+
+def test_each_threshold_is_told_once_with_a_forecast(open_store, start, clock, keep):
+    budget = own(2 * PRICE)
+    store, limits = open_store(budget), keep(budget)
+    start(store, time_limit=3 * HOUR)
+    found = []
+    for minutes in (59, 61, 62, 97, 121, 122):
+        clock.now = NOW + timedelta(minutes=minutes)
+        limits.keep()
+        found.append([each.percent for each in limits.alerts()])
+    assert found == [[], [50], [50], [80, 50], [100, 80, 50], [100, 80, 50]]
+    half = limits.alerts()[-1]
+    assert (half.budget, half.owner, half.amount, half.sent_at) == ("own", "ann", 2 * PRICE, None)
+    assert half.forecast > half.raised_at
+    limits.note_sent([half.id])
+    assert {each.percent for each in limits.alerts(unsent=True)} == {80, 100}
+
+
+def test_accounts_of_a_person_and_of_all(open_store, start, clock, keep):
+    budgets = (own(2 * PRICE), pool(3 * PRICE))
+    store, limits = open_store(*budgets), keep(*budgets)
+    start(store, groups=("ml",), time_limit=HOUR)
+    clock.now = NOW + HOUR / 2
+    mine = limits.accounts("ann", ["ml"])
+    assert [(each.owner, each.spent, each.held) for each in mine] == [
+        ("ann", PRICE / 2, PRICE / 2),
+        ("ml", PRICE / 2, PRICE / 2),
+    ]
+    assert {each.owner for each in limits.all_accounts()} == {"ann", "ml"}
+    assert [each.owner for each in limits.accounts("bob", [])] == ["bob"]
