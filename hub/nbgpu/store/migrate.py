@@ -17,7 +17,7 @@ from nbgpu.store.place import sqlite_file
 from nbgpu.store.revision import newest_revision, read_revision, script_config
 from nbgpu.store.schema import AuditRow
 
-_MIGRATION_LOCK = 7_206_149  # any number: PostgreSQL's advisory lock that admits one migration at a time
+_MIGRATION_LOCK = 7_206_151  # any number: PostgreSQL's advisory lock that admits one migration at a time
 
 
 @dataclass(frozen=True, slots=True)
