@@ -4,11 +4,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
+from nbgpu.core.texts import mark
 from nbgpu.core.units import render_size
 
 # What an idle device may show as used: the driver's own share, larger on large devices.
 LEFTOVER_BYTES = 512 * 2**20
 LEFTOVER_SHARE = 0.02
+_AT_FAULT = mark("It had a fault and is not leased until it has been well for a while.")
 _STRAY = "A server that has lost its lease still runs on it; stop that server."
 
 
@@ -34,6 +36,15 @@ def hold_back_strays(snapshot: InventorySnapshot, given: Iterable[str], held: Co
     strays = set(given) - set(held)
     devices = tuple(
         replace(device, problem=_STRAY) if device.uuid in strays and device.problem is None else device
+        for device in snapshot.devices
+    )
+    return replace(snapshot, devices=devices)
+
+
+def hold_back_quarantined(snapshot: InventorySnapshot, at_fault: Collection[str]) -> InventorySnapshot:
+    """Return the snapshot with a problem on each device that is in quarantine (`at_fault`: UUIDs)."""
+    devices = tuple(
+        replace(device, problem=_AT_FAULT) if device.uuid in at_fault and device.problem is None else device
         for device in snapshot.devices
     )
     return replace(snapshot, devices=devices)

@@ -1,6 +1,7 @@
 """What the service answers over HTTP, and its life: from a signal's point of view, one process with one event loop."""
 
 import asyncio
+import hmac
 import logging
 import signal
 from collections.abc import Callable
@@ -17,30 +18,33 @@ Health = Callable[[], dict[str, Any]]
 
 
 class HealthHandler(RequestHandler):
-    """How the service does. Open to all: it names no user, no device, nothing of the site."""
+    """How the service does. All may know whether it is well; what fails and why, who has the token for it."""
 
-    def initialize(self, health: Health) -> None:
+    def initialize(self, health: Health, token: str) -> None:
         """Take what describes the health."""
         self._health = health
+        self._token = token
 
     def get(self) -> None:
         """Answer with JSON; the status of the answer is 200 whatever it says."""
         self.set_header("Cache-Control", "no-store")
-        self.write(self._health())
+        health = self._health()
+        given = self.request.headers.get("Authorization", "").removeprefix("token ")
+        self.write(health if hmac.compare_digest(given, self._token) else {"status": health["status"]})
 
 
-def make_app(health: Health) -> Application:
+def make_app(health: Health, token: str) -> Application:
     """Return the service's pages."""
-    return Application([(rf"{PREFIX}health", HealthHandler, {"health": health})])
+    return Application([(rf"{PREFIX}(?:health)?", HealthHandler, {"health": health, "token": token})])
 
 
-async def serve(port: int, health: Health) -> None:
-    """Answer on loopback until SIGTERM or SIGINT."""
+async def serve(port: int, app: Application) -> None:
+    """Answer on loopback until SIGTERM or SIGINT. Raises OSError when the port can't be had."""
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
-    server = make_app(health).listen(port, ADDRESS)
+    server = app.listen(port, ADDRESS)
     log.info("The service answers on %s:%d", ADDRESS, port)
     await ending.wait()
     server.stop()

@@ -1,13 +1,13 @@
 """Work that is done again and again, each kind in a thread of its own.
 
-A loop that fails or hangs holds up no other, nor the answers over HTTP: what fails is tried again at its next turn, what
-hangs is said to be stale.
+A loop that fails or hangs holds up no other, nor the answers over HTTP: what fails is tried again at its next turn,
+what hangs is said to be stale.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +70,7 @@ class Loops:
         now = self._monotonic()
         return {loop.name: self._describe(loop, self._states[loop.name], now) for loop in self._loops}
 
-    def _describe(self, loop: Loop, state: _State, now: float) -> Mapping[str, Any]:
+    def _describe(self, loop: Loop, state: _State, now: float) -> dict[str, Any]:
         since = now - (state.succeeded_at if state.succeeded_at is not None else state.began_at)
         return {
             "period_s": loop.period,

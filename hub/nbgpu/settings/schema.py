@@ -72,6 +72,11 @@ class GpuSettings(Section):
     simulated: Literal["mixed", "8xA100", "h100-mig", "t4", "none"] = Field(
         "mixed", description="What the simulated driver has."
     )
+    return_after: Span | None = Field(
+        None,
+        description='How long a device that had a fault must read well to be leased again by itself, like "30 min"; '
+        "without it an administrator returns it: nbgpu gpus return.",
+    )
 
 
 class HomeSettings(Section):

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 from nbgpu.core.devices import InventorySnapshot, UsageSample
 from nbgpu.core.errors import EngineError
-from nbgpu.core.health import hold_back_strays, quarantine_used
-from nbgpu.core.ports import Fleet, Inventory, LeaseStore
+from nbgpu.core.health import hold_back_quarantined, hold_back_strays, quarantine_used
+from nbgpu.core.ports import Fleet, Inventory, LeaseStore, QuarantineStore
 
 ENGINE_WAIT = 0.1  # seconds
 READINGS_LAST = 1.0  # seconds: many starts at once ask the driver once
@@ -21,10 +21,13 @@ log = logging.getLogger("nbgpu.health")
 class CheckedInventory:
     """An inventory whose snapshots carry what readings and leases say of each device."""
 
-    def __init__(self, inventory: Inventory, leases: LeaseStore, fleet: Fleet) -> None:
+    def __init__(
+        self, inventory: Inventory, leases: LeaseStore, fleet: Fleet, quarantines: QuarantineStore | None = None
+    ) -> None:
         self._inventory = inventory
         self._leases = leases
         self._fleet = fleet
+        self._quarantines = quarantines
         self._asking = ThreadPoolExecutor(1, thread_name_prefix="fleet")
         self._asked: Future[None] | None = None
         self._given: tuple[str, ...] = ()  # devices of the servers that ran at the last reading
@@ -32,6 +35,7 @@ class CheckedInventory:
         self._read_at = -math.inf
         self._snapshot = InventorySnapshot(datetime.min.replace(tzinfo=UTC))
         self._samples: tuple[UsageSample, ...] = ()
+        self._at_fault: frozenset[str] = frozenset()  # devices in quarantine
         self._told: frozenset[tuple[str, str]] = frozenset()  # problems that the log has already
 
     def snapshot(self) -> InventorySnapshot:
@@ -55,6 +59,7 @@ class CheckedInventory:
             return False
         self._snapshot = self._inventory.snapshot()
         self._samples = () if self._snapshot.problem is not None else self._inventory.sample()
+        self._at_fault = frozenset(self._quarantines.open()) if self._quarantines is not None else frozenset()
         self._ask_given()
         self._read_at = now
         return True
@@ -80,7 +85,8 @@ class CheckedInventory:
     def _check(self) -> InventorySnapshot:
         # Leases are read last: a device that was leased since the readings counts as held.
         held = self._leases.held_devices()
-        return hold_back_strays(quarantine_used(self._snapshot, self._samples, held), self._given, held)
+        snapshot = hold_back_quarantined(self._snapshot, self._at_fault)
+        return hold_back_strays(quarantine_used(snapshot, self._samples, held), self._given, held)
 
     def sample(self) -> tuple[UsageSample, ...]:
         """Return one reading of each device."""

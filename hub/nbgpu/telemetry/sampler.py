@@ -4,12 +4,13 @@ A sample stands for the time since the look before. A look that fails, a device 
 machine that was suspended, a service that was ended) are gaps: their time is in no sum.
 """
 
-import logging
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Any
 
 from nbgpu.core.devices import Readings, UsageSample
-from nbgpu.core.errors import StoreError
+from nbgpu.core.errors import DriverError, StoreError
 from nbgpu.core.gpu_health import DeviceHealth
 from nbgpu.core.ports import Clock, GpuReader, UsageStore
 from nbgpu.core.usage import HOUR, MINUTE, SERVER, Holding, Metered, elapsed_of, measure_device
@@ -20,8 +21,6 @@ from nbgpu.telemetry.usage_book import UsageBook
 INTERVAL = 2.0  # seconds
 LONGEST = 3 * INTERVAL  # what a sample stands for at most
 MINUTES_KEPT = timedelta(days=35)
-
-log = logging.getLogger("nbgpu.sampler")
 
 
 class Sampler:
@@ -47,14 +46,44 @@ class Sampler:
         self._pace = pace or Pace(LONGEST)
         self._holdings: tuple[Holding, ...] = ()
         self._seen: frozenset[Metered] = frozenset()
+        self._sampled_at: float | None = None  # by a clock that is never set
+        self._problem: str | None = None
 
     def tick(self) -> None:
         """Look once. Raises DriverError when the driver can't be asked: this time is a gap then."""
         elapsed = self._pace.elapsed_ms()
         self._holdings = devices = self._find_holdings()
-        readings = self._reader.read(shared={each.metered.device_uuid for each in devices if each.shared})
+        readings = self._read({each.metered.device_uuid for each in devices if each.shared})
         self._count(readings, devices, elapsed)
         self._on_readings(readings, devices)
+
+    @property
+    def age(self) -> float | None:
+        """The seconds since the driver last answered; None: it has not yet."""
+        return None if self._sampled_at is None else time.monotonic() - self._sampled_at
+
+    @property
+    def stale(self) -> bool:
+        """Whether what is known of the devices is of the past."""
+        return self.age is None or self.age > LONGEST
+
+    def health(self) -> dict[str, Any]:
+        """Return how the sampling goes, as plain values for JSON."""
+        age = self.age
+        return {
+            "sampled_s_ago": None if age is None else round(age, 1),
+            "stale": self.stale,
+            "problem": self._problem,
+        }
+
+    def _read(self, shared: set[str]) -> Readings:
+        try:
+            readings = self._reader.read(shared=shared)
+        except DriverError as error:
+            self._problem = str(error)
+            raise
+        self._problem, self._sampled_at = None, time.monotonic()
+        return readings
 
     def _find_holdings(self) -> tuple[Holding, ...]:
         """Return the held devices; as they were while the database is away, whose error others report."""

@@ -29,6 +29,8 @@ from nbgpu.spawner.fleet import DockerFleet
 from nbgpu.spawner.local_devices import ProcessAccess
 from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
+from nbgpu.store.quarantine import SqlQuarantines
+from nbgpu.store.usage import SqlUsage
 from nbgpu.telemetry.health import CheckedInventory
 from nbgpu.telemetry.hub_api import HubApi
 from nbgpu.telemetry.reconciler import Reconciler
@@ -40,7 +42,7 @@ from nbgpu.wiring.shelf import DockerShelf, LocalShelf
 HUB_API_PORT = 8081  # on the gateway of the deployment's own network
 RECONCILER_TOKEN = "reconciler-token"  # noqa: S105 - the name of the file that keeps it
 
-_MODES: Mapping[str, Mode] = {"auto": "auto", "nvidia": "real", "simulated": "simulated"}
+MODES: Mapping[str, Mode] = {"auto": "auto", "nvidia": "real", "simulated": "simulated"}
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,16 @@ class Adapters:
         return SqlAuditLog(self.database)
 
     @cached_property
+    def usage(self) -> SqlUsage:
+        """What sessions use."""
+        return SqlUsage(self.database)
+
+    @cached_property
+    def quarantines(self) -> SqlQuarantines:
+        """Devices that are not leased for a fault."""
+        return SqlQuarantines(self.database)
+
+    @cached_property
     def hub_url(self) -> str:
         """Where the hub listens for servers: on their network's gateway, or on loopback. Raises EngineError."""
         if self.is_local:
@@ -133,8 +145,8 @@ class Adapters:
     def inventory(self) -> Inventory:
         """The driver, NVIDIA's or the simulated one as the settings say; with leftovers held back."""
         gpus = self.settings.gpus
-        driver = open_inventory(self.deployment.simulator_root, gpus.simulated, mode=_MODES[gpus.driver])
-        return CheckedInventory(driver, self.leases, self.fleet)
+        driver = open_inventory(self.deployment.simulator_root, gpus.simulated, mode=MODES[gpus.driver])
+        return CheckedInventory(driver, self.leases, self.fleet, self.quarantines)
 
     @cached_property
     def access(self) -> DeviceAccess:

@@ -25,6 +25,7 @@ from nbgpu.wiring.adapters import RECONCILER_TOKEN, Adapters
 from nbgpu.wiring.authenticator import configure_auth
 from nbgpu.wiring.deployment import Deployment, open_deployment
 from nbgpu.wiring.keep_lock import keep_lock
+from nbgpu.wiring.keep_service import keep_service, service_entry, service_environment, service_role
 from nbgpu.wiring.local import PYTHON_VARIABLE, check_local_address, ensure_hub_port, homes_folder, open_sessions
 
 SCRIPTS = "nbgpu-scripts"  # the service that the admin token for scripts belongs to
@@ -48,6 +49,7 @@ def configure(c: Config) -> None:
         _configure_hub(c, adapters.deployment, adapters.settings)
         _configure_proxy(c, adapters.deployment)
         _configure_tokens(c, adapters.deployment)
+        start_service(adapters)
         configure_auth(c, adapters.settings, adapters.deployment)
         desk = adapters.build_desk(start_reconciler(adapters.reconciler))
         _configure_spawner(c, adapters, desk)
@@ -90,14 +92,16 @@ def _configure_proxy(c: Config, deployment: Deployment) -> None:
 
 
 def _configure_tokens(c: Config, deployment: Deployment) -> None:
-    """Let in, each with a token and rights of its own: an admin's scripts, and the reconciler."""
+    """Let in, each with a token and rights of its own: an admin's scripts, the reconciler, and the `nbgpu` service."""
     tokens = {SCRIPTS: deployment.admin_token_file.name, RECONCILER: RECONCILER_TOKEN}
     c.JupyterHub.services = [
         {"name": name, "api_token": deployment.secret(file), "display": False} for name, file in tokens.items()
     ]
+    c.JupyterHub.services.append(service_entry(deployment))
     c.JupyterHub.load_roles = [
         {"name": "admin", "services": [SCRIPTS]},
         {"name": RECONCILER, "scopes": RECONCILER_SCOPES, "services": [RECONCILER]},
+        service_role(),
     ]
 
 
@@ -126,6 +130,13 @@ def start_reconciler(reconciler: Reconciler) -> Callable[[str], None]:
         return lambda _: None
     _run_beside(loop.run())
     return loop.doubt
+
+
+def start_service(adapters: Adapters) -> None:
+    """Run the `nbgpu` service beside the hub, where an event loop runs."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        _run_beside(keep_service(service_environment(adapters.deployment, adapters.hub_url)))
 
 
 def _configure_spawner(c: Config, adapters: Adapters, desk: Desk) -> None:

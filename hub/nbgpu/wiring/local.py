@@ -1,8 +1,6 @@
 """The parts of a deployment whose servers are processes of this account; and which engine a deployment has."""
 
 import os
-import random
-import socket
 from pathlib import Path
 from typing import Literal
 
@@ -11,10 +9,10 @@ from nbgpu.settings import Settings
 from nbgpu.spawner.local_sessions import Sessions
 from nbgpu.wiring.authenticator import is_loopback
 from nbgpu.wiring.deployment import Deployment
+from nbgpu.wiring.ports import find_port, is_free
 
 EngineKind = Literal["docker", "local"]
 PYTHON_VARIABLE = "NBGPU_NOTEBOOK_PYTHON"  # Python of the environment that the servers run in
-_PORTS = range(20_000, 32_000)  # below those that Linux gives to outgoing connections
 
 
 def recorded_engine(deployment: Deployment) -> EngineKind | None:
@@ -63,7 +61,7 @@ def hub_port(deployment: Deployment) -> int:
     file = deployment.data / "hub-api-port"
     if not file.exists():
         draft = deployment.data / f".hub-api-port-{os.getpid()}"
-        draft.write_text(f"{_find_port()}\n")
+        draft.write_text(f"{find_port()}\n")
         draft.replace(file)
     return int(file.read_text())
 
@@ -74,7 +72,7 @@ def ensure_hub_port(deployment: Deployment) -> None:
     Raises EngineUnavailable when servers do.
     """
     port = hub_port(deployment)
-    if _is_free(port):
+    if is_free(port):
         return
     if open_sessions(deployment).processes():
         raise EngineUnavailable(
@@ -83,18 +81,3 @@ def ensure_hub_port(deployment: Deployment) -> None:
         )
     (deployment.data / "hub-api-port").unlink()
     hub_port(deployment)
-
-
-def _find_port() -> int:
-    # Chosen at random: the next deployment's hub may not listen yet when its neighbour looks.
-    return next(port for port in random.sample(_PORTS, len(_PORTS)) if _is_free(port))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -1,0 +1,73 @@
+"""The hub's part of the `nbgpu` service: it starts the process, and starts it again within seconds when it dies.
+
+JupyterHub can manage services itself, but waits for one that has a URL before it serves anybody, gives up altogether
+when that does not answer, and looks only every 30 seconds whether it lives (6.1.1). So to JupyterHub the service is one
+that somebody else runs; that somebody is a task in the hub's own loop.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+
+from nbgpu.service.app import ADDRESS, PREFIX
+from nbgpu.wiring.deployment import Deployment
+from nbgpu.wiring.service import ensure_service_port
+
+SERVICE = "nbgpu"
+SERVICE_TOKEN = "service-token"  # noqa: S105 - the name of the file that keeps it
+SERVICE_SCOPES = ["list:users", "read:servers", "delete:servers"]
+HUB_WAITS = 1  # seconds that JupyterHub's start waits for the service at most
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0  # seconds before it is started again
+WELL = 60.0  # seconds after which it counts as having been well
+
+log = logging.getLogger("nbgpu.service")
+
+
+def service_entry(deployment: Deployment) -> dict[str, object]:
+    """Return what JupyterHub is told of the service."""
+    return {
+        "name": SERVICE,
+        "url": f"http://{ADDRESS}:{ensure_service_port(deployment)}",
+        "api_token": deployment.secret(SERVICE_TOKEN),
+        "display": False,
+        "timeout": HUB_WAITS,
+    }
+
+
+def service_role() -> dict[str, object]:
+    """Return the role that gives the service its rights."""
+    return {"name": "nbgpu-service", "scopes": SERVICE_SCOPES, "services": [SERVICE]}
+
+
+def service_environment(deployment: Deployment, hub_url: str) -> dict[str, str]:
+    """Return the variables that JupyterHub gives to services, for one that it does not start itself."""
+    return {
+        "JUPYTERHUB_SERVICE_NAME": SERVICE,
+        "JUPYTERHUB_SERVICE_URL": f"http://{ADDRESS}:{ensure_service_port(deployment)}",
+        "JUPYTERHUB_SERVICE_PREFIX": PREFIX,
+        "JUPYTERHUB_API_TOKEN": deployment.secret(SERVICE_TOKEN),
+        "JUPYTERHUB_API_URL": f"{hub_url}/hub/api",
+        "JUPYTERHUB_BASE_URL": "/",
+        "JUPYTERHUB_CLIENT_ID": f"service-{SERVICE}",
+    }
+
+
+async def keep_service(environment: Mapping[str, str], command: list[str] | None = None) -> None:
+    """Run the service until cancelled; one that dies is started again, after a pause that grows if it dies soon."""
+    loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+    run = command or [sys.executable, "-m", "nbgpu.wiring.service", str(os.getpid())]
+    while True:
+        began = loop.time()
+        process = await asyncio.create_subprocess_exec(*run, env={**os.environ, **environment})
+        try:
+            status = await process.wait()
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):
+                process.terminate()
+            raise
+        pause = FIRST_PAUSE if loop.time() - began > WELL else min(pause * 2, LONGEST_PAUSE)
+        log.error("The nbgpu service ended with status %s; it is started again", status)
+        await asyncio.sleep(pause)

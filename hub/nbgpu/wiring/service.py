@@ -1,0 +1,183 @@
+"""The `nbgpu` service: `python -m nbgpu.wiring.service`, told of its deployment as the hub is.
+
+It answers at once and gathers its parts afterwards: the hub does not wait for it. It ends with the hub that started it,
+and one runs for a deployment: two would count each second twice.
+"""
+
+import asyncio
+import ctypes
+import fcntl
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from nbgpu.core.errors import NbgpuError
+from nbgpu.service.app import ADDRESS, PREFIX, make_app, serve
+from nbgpu.service.logs import configure_logs
+from nbgpu.service.loops import Loops
+from nbgpu.wiring.deployment import Deployment, open_deployment
+from nbgpu.wiring.ports import find_port, is_free
+
+if TYPE_CHECKING:
+    from nbgpu.wiring.sampling import Sampling
+
+HEALTH_TOKEN = "health-token"  # noqa: S105 - the name of the file that keeps it; it opens nothing else
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+LOCK_SECONDS = 20.0  # for the service of a hub that has just ended to end, too
+BUILD_AGAIN = 5.0  # seconds
+
+log = logging.getLogger("nbgpu.service")
+
+
+def service_port(deployment: Deployment) -> int:
+    """Return the loopback port of the deployment's service; chosen once."""
+    file = _port_file(deployment)
+    if not file.exists():
+        draft = deployment.data / f".service-port-{os.getpid()}"
+        draft.write_text(f"{find_port()}\n")
+        draft.replace(file)
+    return int(file.read_text())
+
+
+def ensure_service_port(deployment: Deployment) -> int:
+    """Return a port that the service can have: another where somebody else has taken it."""
+    port = service_port(deployment)
+    lock = take_lock(deployment, seconds=0)
+    if lock is None:
+        return port  # the service of the hub before, which is about to end
+    with lock:
+        if not is_free(port):
+            _port_file(deployment).unlink()
+    return service_port(deployment)
+
+
+def read_health(deployment: Deployment) -> dict[str, Any] | None:
+    """Return what the running service says of itself; None when none answers."""
+    if not _port_file(deployment).exists():
+        return None
+    url = f"http://{ADDRESS}:{service_port(deployment)}{PREFIX}health"
+    request = urllib.request.Request(url, headers={"Authorization": f"token {deployment.secret(HEALTH_TOKEN)}"})
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with suppress(OSError, ValueError), direct.open(request, timeout=3) as answer:
+        found = json.load(answer)
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def take_lock(deployment: Deployment, *, seconds: float = LOCK_SECONDS) -> IO[str] | None:
+    """Take the right to be the deployment's service, as an open file; None where another keeps it for so long."""
+    file = (deployment.data / "service.lock").open("w")
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                file.close()
+                return None
+            time.sleep(0.1)
+        else:
+            return file
+
+
+class Work:
+    """The loops, once they can be built: the database may be away when the service begins."""
+
+    def __init__(self, build: "Callable[[], Sampling]") -> None:
+        self._build = build
+        self._sampling: Sampling | None = None
+        self._loops: Loops | None = None
+        self._error: str | None = None
+        self._ending = threading.Event()
+
+    def begin(self) -> None:
+        """Build and start, in the background, and again until it goes."""
+        threading.Thread(target=self._begin, name="nbgpu-begin", daemon=True).start()
+
+    def end(self) -> None:
+        """Stop the loops and write what was sampled since the last minute."""
+        self._ending.set()
+        if self._loops is not None and self._sampling is not None:
+            self._loops.stop()
+            try:
+                self._sampling.writer.write()
+            except NbgpuError as error:
+                log.warning("The last minute is lost: %s", error)
+
+    def health(self) -> dict[str, Any]:
+        """Return how the service does."""
+        if self._loops is None or self._sampling is None:
+            return {"status": "starting", "problem": self._error}
+        sampler, loops = self._sampling.sampler.health(), self._loops.health()
+        stale = sampler["stale"] or any(loop["stale"] for loop in loops.values())
+        return {"status": "stale" if stale else "ok", "sampler": sampler, "loops": loops}
+
+    def _begin(self) -> None:
+        while not self._ending.is_set():
+            try:
+                sampling = self._build()
+                loops = Loops(sampling.loops())
+            except NbgpuError as error:
+                if str(error) != self._error:
+                    log.warning("The service can't begin yet: %s", error)
+                self._error = str(error)
+            except Exception as error:
+                log.exception("The service can't begin yet")
+                self._error = f"{type(error).__name__}: {error}"
+            else:
+                self._sampling, self._loops = sampling, loops
+                loops.start()
+                return
+            self._ending.wait(BUILD_AGAIN)
+
+
+def _build() -> "Sampling":
+    # Imported late: with them come the database and Docker, and the service answers before.
+    from nbgpu.settings import load
+    from nbgpu.wiring.adapters import Adapters
+    from nbgpu.wiring.sampling import Sampling
+
+    return Sampling(Adapters(open_deployment(), load(Path(os.environ.get("NBGPU_CONFIG", "nbgpu.toml")))))
+
+
+def _port_file(deployment: Deployment) -> Path:
+    return deployment.data / "service-port"
+
+
+def _end_with_the_hub(parent: int) -> None:
+    """Have the kernel end us when the hub dies, however it does."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
+    if parent and os.getppid() != parent:
+        raise SystemExit(1)  # it died before the kernel knew to tell us
+
+
+def main(arguments: list[str]) -> None:
+    """Be the service until told to end; the argument is the hub's process id, 0 for none."""
+    _end_with_the_hub(int(arguments[0]) if arguments else 0)
+    configure_logs()
+    deployment = open_deployment()
+    lock = take_lock(deployment)
+    if lock is None:
+        raise SystemExit(f"Another nbgpu service runs for {deployment.data}.")
+    work = Work(_build)
+    work.begin()
+    try:
+        asyncio.run(serve(service_port(deployment), make_app(work.health, deployment.secret(HEALTH_TOKEN))))
+    except OSError as error:
+        raise SystemExit(f"The service can't listen on port {service_port(deployment)}: {error}") from error
+    finally:
+        work.end()
+        lock.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
