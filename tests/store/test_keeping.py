@@ -94,6 +94,19 @@ def test_each_threshold_is_told_once_with_a_forecast(open_store, start, clock, k
     assert {each.percent for each in limits.alerts(unsent=True)} == {80, 100}
 
 
+def test_a_threshold_that_a_last_bill_reaches_is_told_too(open_store, start, clock, keep, engine):
+    budget = own(2 * PRICE)
+    store, limits = open_store(budget), keep(budget)
+    lease = start(store)
+    clock.now = NOW + HOUR / 2
+    limits.keep()
+    clock.now = NOW + HOUR + TICK
+    store.release(lease.session_id, "stopped", clock.now)
+    SqlMetering(engine, clock).settle()
+    limits.keep()
+    assert [each.percent for each in limits.alerts()] == [50]
+
+
 def test_accounts_of_a_person_and_of_all(open_store, start, clock, keep):
     budgets = (own(2 * PRICE), pool(3 * PRICE))
     store, limits = open_store(*budgets), keep(*budgets)

@@ -13,6 +13,7 @@
     │   ├── HubUnavailable        no answer
     │   └── HubRefused            it answered no
     ├── StoreError            the database can't be used
+    ├── AlertError            an alert could not be sent
     │   └── DatabaseTaken         another hub has it
     └── Refusal               a person asked for what they can't have; says what, why and what to do
         ├── InvalidOptions        400, reason "options"
@@ -85,6 +86,10 @@ class StoreError(NbgpuError):
 
 class DatabaseTaken(StoreError):
     """Another hub uses the database."""
+
+
+class AlertError(NbgpuError):
+    """An alert could not be sent."""
 
 
 class Refusal(NbgpuError):

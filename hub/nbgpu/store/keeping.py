@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, func, select, update
 from sqlalchemy.orm import Session
 
 from nbgpu.core.authorize import Cause, Policies
@@ -16,11 +16,12 @@ from nbgpu.core.stops import Stop, plan_stop
 from nbgpu.store.clock import utc_now
 from nbgpu.store.limits import Book, authorize_running
 from nbgpu.store.metering import to_facts
-from nbgpu.store.schema import AlertRow, SessionRow
+from nbgpu.store.schema import AlertRow, ChargeRow, SessionRow
 from nbgpu.store.work import unit_of_work
 
 QUOTA_GRACE = 600  # seconds that a server goes on when its person's GPU-hours are used up
 ALERTS_KEPT = 100
+_LOOK_BACK = 1000  # charges that are looked at after a start
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class SqlLimits:
         self._engine = engine
         self._policies = policies
         self._clock = clock
+        self._looked_at = -1  # the newest charge at the last look; -1 before the first
 
     def keep(self) -> tuple[PlannedStop, ...]:
         """Work out anew what each running session may run, decide stops, raise alerts; return all stops decided."""
@@ -120,12 +122,19 @@ class SqlLimits:
         return min((each.grace for each in paying), default=0)
 
     def _owners(self, db: Session, book: Book, *, everybody: bool = False) -> list[tuple[Budget, str]]:
-        """Return whose budgets may have changed: all pools, and those of people whose sessions are not settled."""
+        """Return whose budgets may have changed: all pools, and those of people who run or were just charged."""
         pools = [(each, each.who.name) for each in self._policies.budgets if each.is_pool]
-        people = {row.username for row in book.rows}
+        people = {row.username for row in book.rows} | self._just_charged(db)
         if everybody:
             people |= set(db.scalars(select(SessionRow.username).distinct()))
         return pools + [(each, name) for name in sorted(people) for each in find_budgets(self._policies.budgets, name)]
+
+    def _just_charged(self, db: Session) -> set[str]:
+        """Return who was charged since the last look: their sessions may be settled by now."""
+        newest = db.scalar(select(func.max(ChargeRow.id))) or 0
+        since = self._looked_at if self._looked_at >= 0 else newest - _LOOK_BACK
+        self._looked_at = newest
+        return set(db.scalars(select(ChargeRow.username).where(ChargeRow.id > since).distinct()))
 
     def _raise_alerts(self, db: Session, book: Book) -> None:
         for budget, owner in self._owners(db, book):

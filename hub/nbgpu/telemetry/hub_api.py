@@ -41,9 +41,11 @@ class HubApi:
 
     def start(self, lease: Lease) -> None:
         """Have the hub start the lease's server. Raises HubUnavailable, or HubRefused when it never will."""
-        path = f"/users/{quote(lease.server.username, safe='')}"
-        path += f"/servers/{quote(lease.server.servername, safe='')}" if lease.server.servername else "/server"
-        self._call("POST", path, json={FLAVOR_KEY: lease.flavor, IMAGE_KEY: lease.image})
+        self._call("POST", _path(lease.server), json={FLAVOR_KEY: lease.flavor, IMAGE_KEY: lease.image})
+
+    def stop(self, server: ServerRef) -> None:
+        """Have the hub stop a server. Raises HubUnavailable, or HubRefused when it has none."""
+        self._call("DELETE", _path(server))
 
     def close(self) -> None:
         """Close the connections."""
@@ -61,6 +63,11 @@ class HubApi:
         if not response.is_success:
             raise HubUnavailable(f"The hub answered {response.status_code} to {method} {path}: {response.text[:200]}")
         return response
+
+
+def _path(server: ServerRef) -> str:
+    path = f"/users/{quote(server.username, safe='')}"
+    return f"{path}/servers/{quote(server.servername, safe='')}" if server.servername else f"{path}/server"
 
 
 def _servers_of(user: dict[str, Any]) -> list[HubServer]:

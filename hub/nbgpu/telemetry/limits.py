@@ -1,0 +1,148 @@
+"""Keeping limits: who is to be stopped is told in time, and stopped when it is due.
+
+A stop goes through the hub, so that its pages know; while the hub gives no answer the container is ended directly,
+since money must not run on for that.
+"""
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, tzinfo
+from typing import Protocol
+
+from nbgpu.core.authorize import Cause
+from nbgpu.core.errors import EngineError, HubRefused, HubUnavailable
+from nbgpu.core.leases import ServerRef
+from nbgpu.core.periods import to_instant, to_seconds
+from nbgpu.core.ports import AuditLog, Clock, Fleet, LeaseStore
+from nbgpu.core.stops import Stop, describe_stop
+
+PERIOD = 15.0  # seconds between two looks: a budget is overspent for so long at most, and its grace
+ACTOR = "limits"
+
+log = logging.getLogger("nbgpu.limits")
+
+
+class Planned(Protocol):
+    """A session that is to be stopped."""
+
+    @property
+    def session_id(self) -> str:
+        """Its session."""
+
+    @property
+    def server(self) -> ServerRef:
+        """Its server."""
+
+    @property
+    def stop(self) -> Stop:
+        """When and why."""
+
+
+class Limits(Protocol):
+    """What knows who is to be stopped. May block."""
+
+    def keep(self) -> tuple[Planned, ...]:
+        """Work out anew what each running session may run; return all stops that are decided."""
+
+
+class Notices(Protocol):
+    """Tells running servers. May block."""
+
+    def deliver(self, session_id: str, text: str, stop_at: datetime | None, cause: str | None) -> bool:
+        """Tell a session's server; without `stop_at` that a stop was called off. False when it does not run.
+
+        Raises EngineError.
+        """
+
+
+class StopsServers(Protocol):
+    """The hub. May block."""
+
+    def stop(self, server: ServerRef) -> None:
+        """Have a server stopped. Raises HubUnavailable; HubRefused where it has none."""
+
+
+class LimitKeeper:
+    """Keeps the limits of a deployment; `tick` blocks: use a thread."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        notices: Notices,
+        hub: StopsServers,
+        fleet: Fleet,
+        leases: LeaseStore,
+        audit: AuditLog,
+        clock: Clock,
+        zone: tzinfo,
+    ) -> None:
+        self._limits = limits
+        self._notices = notices
+        self._hub = hub
+        self._fleet = fleet
+        self._leases = leases
+        self._audit = audit
+        self._clock = clock
+        self._zone = zone
+        self._told: dict[str, Stop] = {}  # what each session's server was told last
+        self._stopped: set[str] = set()  # sessions whose stop is in the audit log
+
+    def tick(self) -> None:
+        """Look once; tell and stop who is due. What fails is tried again at the next look."""
+        planned = {each.session_id: each for each in self._limits.keep()}
+        now = to_seconds(self._clock())
+        self._call_off(planned)
+        for each in planned.values():
+            if self._told.get(each.session_id) != each.stop:
+                self._tell(each)
+            if each.stop.at <= now:
+                self._stop(each)
+        self._stopped &= set(planned)
+
+    def _tell(self, planned: Planned) -> None:
+        stop = planned.stop
+        text = str(describe_stop(stop, self._zone))
+        if self._deliver(planned.session_id, text, to_instant(stop.at), stop.cause):
+            self._told[planned.session_id] = stop
+            log.info("%s was told: %s", planned.server, text)
+
+    def _call_off(self, planned: Mapping[str, Planned]) -> None:
+        for session_id in set(self._told) - set(planned):
+            if self._deliver(session_id, "", None, None):
+                del self._told[session_id]
+
+    def _deliver(self, session_id: str, text: str, stop_at: datetime | None, cause: Cause | None) -> bool:
+        """Whether there is nothing left to tell: it was told, or its server does not run."""
+        try:
+            self._notices.deliver(session_id, text, stop_at, cause)
+        except EngineError as error:
+            log.warning("Session %s could not be told, it is tried again: %s", session_id, error)
+            return False
+        return True
+
+    def _stop(self, planned: Planned) -> None:
+        if planned.session_id not in self._stopped:
+            self._audit.record(
+                actor=ACTOR,
+                action=f"stop.{planned.stop.cause}",
+                subject=str(planned.server),
+                detail=f"session {planned.session_id}, due at {to_instant(planned.stop.at).isoformat()}",
+            )
+            self._stopped.add(planned.session_id)
+        try:
+            self._hub.stop(planned.server)
+        except HubRefused as error:
+            log.warning("The hub has no server %s to stop, the reconciler will see to it: %s", planned.server, error)
+        except HubUnavailable as error:
+            log.warning("%s is ended past the hub: %s", planned.server, error)
+            self._end(planned.session_id)
+
+    def _end(self, session_id: str) -> None:
+        try:
+            container = next((each for each in self._fleet.containers() if each.session_id == session_id), None)
+            ended_at = self._fleet.end(container.id) if container is not None else None
+        except EngineError as error:
+            log.warning("Session %s could not be ended, it is tried again: %s", session_id, error)
+            return
+        self._leases.release(session_id, "stopped", ended_at)

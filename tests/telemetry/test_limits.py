@@ -1,0 +1,133 @@
+"""Keeping limits: told once, stopped through the hub, ended past it while that is away, called off in time."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nbgpu.core.authorize import Cause
+from nbgpu.core.errors import EngineUnavailable, HubRefused, HubUnavailable
+from nbgpu.core.leases import ServerRef
+from nbgpu.core.periods import to_seconds
+from nbgpu.core.reconcile import ContainerFact
+from nbgpu.core.stops import Stop
+from nbgpu.store.keeping import PlannedStop
+from nbgpu.telemetry.limits import LimitKeeper
+
+NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
+ANN = ServerRef("ann")
+ENDED = NOW + timedelta(seconds=3)
+
+
+class Site:
+    """Every party that a keeper talks to; keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.planned: list[PlannedStop] = []
+        self.told: list[tuple[object, ...]] = []
+        self.hub_error: Exception | None = None
+        self.engine_error: Exception | None = None
+        self.now = NOW
+
+    def keep(self):
+        return tuple(self.planned)
+
+    def deliver(self, session_id, text, stop_at, cause):
+        if self.engine_error:
+            raise self.engine_error
+        self.told.append(("notice", session_id, text.partition(":")[0], stop_at, cause))
+        return True
+
+    def stop(self, server):
+        if self.hub_error:
+            raise self.hub_error
+        self.told.append(("stop", server))
+
+    def containers(self):
+        if self.engine_error:
+            raise self.engine_error
+        return (ContainerFact("c1", "s1", running=True),)
+
+    def end(self, container_id):
+        self.told.append(("end", container_id))
+        return ENDED
+
+    def release(self, session_id, reason, ended_at=None, *, billable=True):
+        self.told.append(("release", session_id, ended_at))
+        return True
+
+    def record(self, *, actor, action, subject, detail):
+        self.told.append(("audit", actor, action, subject))
+
+    def plan(self, seconds: int, cause: Cause = Cause.BUDGET) -> None:
+        self.planned = [PlannedStop("s1", ANN, Stop(to_seconds(NOW) + seconds, cause))]
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+@pytest.fixture
+def keeper(site) -> LimitKeeper:
+    return LimitKeeper(
+        limits=site, notices=site, hub=site, fleet=site, leases=site, audit=site, clock=lambda: site.now, zone=UTC
+    )
+
+
+NOTICE = ("notice", "s1", "This server will be stopped at 12", NOW + timedelta(seconds=60), Cause.BUDGET)
+AUDIT = ("audit", "limits", "stop.budget", "ann")
+
+
+def test_a_stop_is_told_once_and_done_when_it_is_due(keeper, site):
+    site.plan(60)
+    for seconds in (0, 15, 61, 76):
+        site.now = NOW + timedelta(seconds=seconds)
+        keeper.tick()
+    assert site.told == [NOTICE, AUDIT, ("stop", ANN), ("stop", ANN)], "until it is gone; in the audit log once"
+
+
+def test_a_stop_that_is_put_off_is_told_again_and_one_that_is_called_off_too(keeper, site):
+    site.plan(60)
+    keeper.tick()
+    site.plan(90)
+    keeper.tick()
+    site.planned = []
+    keeper.tick()
+    keeper.tick()
+    assert [each[3] for each in site.told] == [NOW + timedelta(seconds=60), NOW + timedelta(seconds=90), None]
+
+
+def test_a_notice_that_fails_is_tried_again(keeper, site):
+    site.plan(60)
+    site.engine_error = EngineUnavailable("Docker does not answer.")
+    keeper.tick()
+    assert site.told == []
+    site.engine_error = None
+    keeper.tick()
+    assert site.told == [NOTICE]
+
+
+def test_without_the_hub_the_container_is_ended_and_its_end_kept(keeper, site):
+    site.plan(0)
+    site.hub_error = HubUnavailable("The hub does not answer.")
+    keeper.tick()
+    assert site.told[1:] == [AUDIT, ("end", "c1"), ("release", "s1", ENDED)]
+
+
+def test_without_hub_and_engine_it_is_tried_again(keeper, site):
+    site.plan(0)
+    site.hub_error = HubUnavailable("The hub does not answer.")
+    site.engine_error = EngineUnavailable("Docker does not answer.")
+    keeper.tick()
+    assert site.told == [AUDIT]
+    site.engine_error = None
+    keeper.tick()
+    assert ("release", "s1", ENDED) in site.told
+
+
+def test_a_server_that_the_hub_has_not_is_left_to_the_reconciler(keeper, site, caplog):
+    site.plan(0)
+    site.hub_error = HubRefused("404")
+    keeper.tick()
+    assert not {"end", "release"} & {each[0] for each in site.told}
+    assert "the reconciler will see to it" in caplog.text
