@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from nbgpu.core.budgets import Alert
 from nbgpu.core.errors import AlertError
-from nbgpu.store.keeping import Alert
 from nbgpu.telemetry.alerts import AlertLoop, AppriseSender
 
 AT = datetime(2026, 3, 10, 12, tzinfo=UTC)

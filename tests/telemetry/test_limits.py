@@ -9,8 +9,7 @@ from nbgpu.core.errors import EngineUnavailable, HubRefused, HubUnavailable
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.reconcile import ContainerFact
-from nbgpu.core.stops import Stop
-from nbgpu.store.keeping import PlannedStop
+from nbgpu.core.stops import PlannedStop, Stop
 from nbgpu.telemetry.limits import LimitKeeper
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)

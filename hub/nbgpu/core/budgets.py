@@ -6,7 +6,7 @@ its members share; one for everyone is each person's own.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 
 from nbgpu.core.errors import BudgetExceeded
 from nbgpu.core.periods import HOUR, Period, to_instant
@@ -73,6 +73,21 @@ class Account:
             return None
         at = now + self.left * gone // self.spent
         return at if at < self.period.end else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """A share of a budget that was reached; money in micro-units, as it was then."""
+
+    id: int
+    budget: str
+    owner: str  # user name, or group of a pool
+    percent: int
+    spent: int
+    amount: int
+    forecast: datetime | None  # when all of it will be spent at the pace so far; None where it lasts
+    raised_at: datetime
+    sent_at: datetime | None  # None while it is to be sent
 
 
 def find_budgets(budgets: Iterable[Budget], username: str) -> tuple[Budget, ...]:

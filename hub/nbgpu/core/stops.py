@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from nbgpu.core.authorize import LEAST, Cause
+from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant
 from nbgpu.core.texts import Text
 
@@ -21,6 +22,15 @@ class Stop:
 
     at: int
     cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStop:
+    """A running session that is to be stopped."""
+
+    session_id: str
+    server: ServerRef
+    stop: Stop
 
 
 def plan_stop(*, deadline: int | None, cause: Cause | None, decided: Stop | None, now: int, grace: int) -> Stop | None:

@@ -1,18 +1,16 @@
 """Keeping the limits of what runs: how long each session may run, when it is stopped, which alerts are due."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import Engine, func, select, update
 from sqlalchemy.orm import Session
 
 from nbgpu.core.authorize import Cause, Policies
-from nbgpu.core.budgets import Account, Budget, find_budgets, find_pools
+from nbgpu.core.budgets import Account, Alert, Budget, find_budgets, find_pools
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import Clock
-from nbgpu.core.stops import Stop, plan_stop
+from nbgpu.core.stops import PlannedStop, Stop, plan_stop
 from nbgpu.store.clock import utc_now
 from nbgpu.store.limits import Book, authorize_running
 from nbgpu.store.metering import to_facts
@@ -22,30 +20,6 @@ from nbgpu.store.work import unit_of_work
 QUOTA_GRACE = 600  # seconds that a server goes on when its person's GPU-hours are used up
 ALERTS_KEPT = 100
 _LOOK_BACK = 1000  # charges that are looked at after a start
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedStop:
-    """A session that is to be stopped."""
-
-    session_id: str
-    server: ServerRef
-    stop: Stop
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alert:
-    """A share of a budget that was reached; money in micro-units."""
-
-    id: int
-    budget: str
-    owner: str
-    percent: int
-    spent: int
-    amount: int
-    forecast: datetime | None
-    raised_at: datetime
-    sent_at: datetime | None
 
 
 class SqlLimits:

@@ -6,25 +6,13 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Protocol
 
+from nbgpu.core.budgets import Alert
 from nbgpu.core.errors import AlertError
 from nbgpu.core.units import render_price
 
 PERIOD = 30.0  # seconds between two looks for alerts to send
 
 log = logging.getLogger("nbgpu.alerts")
-
-
-class Alert(Protocol):
-    """A share of a budget that was reached; money in micro-units."""
-
-    id: int
-    budget: str
-    owner: str
-    percent: int
-    spent: int
-    amount: int
-    forecast: datetime | None
-    raised_at: datetime
 
 
 class AlertStore(Protocol):

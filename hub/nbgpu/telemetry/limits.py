@@ -14,7 +14,7 @@ from nbgpu.core.errors import EngineError, HubRefused, HubUnavailable
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import AuditLog, Clock, Fleet, LeaseStore
-from nbgpu.core.stops import Stop, describe_stop
+from nbgpu.core.stops import PlannedStop, Stop, describe_stop
 
 PERIOD = 15.0  # seconds between two looks: a budget is overspent for so long at most, and its grace
 ACTOR = "limits"
@@ -22,26 +22,10 @@ ACTOR = "limits"
 log = logging.getLogger("nbgpu.limits")
 
 
-class Planned(Protocol):
-    """A session that is to be stopped."""
-
-    @property
-    def session_id(self) -> str:
-        """Its session."""
-
-    @property
-    def server(self) -> ServerRef:
-        """Its server."""
-
-    @property
-    def stop(self) -> Stop:
-        """When and why."""
-
-
 class Limits(Protocol):
     """What knows who is to be stopped. May block."""
 
-    def keep(self) -> tuple[Planned, ...]:
+    def keep(self) -> tuple[PlannedStop, ...]:
         """Work out anew what each running session may run; return all stops that are decided."""
 
 
@@ -100,14 +84,14 @@ class LimitKeeper:
                 self._stop(each)
         self._stopped &= set(planned)
 
-    def _tell(self, planned: Planned) -> None:
+    def _tell(self, planned: PlannedStop) -> None:
         stop = planned.stop
         text = str(describe_stop(stop, self._zone))
         if self._deliver(planned.session_id, text, to_instant(stop.at), stop.cause):
             self._told[planned.session_id] = stop
             log.info("%s was told: %s", planned.server, text)
 
-    def _call_off(self, planned: Mapping[str, Planned]) -> None:
+    def _call_off(self, planned: Mapping[str, PlannedStop]) -> None:
         for session_id in set(self._told) - set(planned):
             if self._deliver(session_id, "", None, None):
                 del self._told[session_id]
@@ -121,7 +105,7 @@ class LimitKeeper:
             return False
         return True
 
-    def _stop(self, planned: Planned) -> None:
+    def _stop(self, planned: PlannedStop) -> None:
         if planned.session_id not in self._stopped:
             self._audit.record(
                 actor=ACTOR,

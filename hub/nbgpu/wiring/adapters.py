@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from nbgpu.core.errors import EngineUnavailable
 from nbgpu.core.menu import Menu
-from nbgpu.core.ports import Fleet, Inventory
+from nbgpu.core.ports import Clock, Fleet, Inventory
 from nbgpu.images.catalog import Catalog, load_catalog
 from nbgpu.nvml import open_inventory
 from nbgpu.nvml.open import Mode
@@ -29,6 +29,11 @@ from nbgpu.spawner.fleet import DockerFleet
 from nbgpu.spawner.local_devices import ProcessAccess
 from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
+from nbgpu.store.clock import utc_now
+from nbgpu.store.keeping import SqlLimits
+from nbgpu.store.ledger import SqlLedger
+from nbgpu.store.metering import SqlMetering
+from nbgpu.store.prices import SqlPrices
 from nbgpu.store.quarantine import SqlQuarantines
 from nbgpu.store.usage import SqlUsage
 from nbgpu.telemetry.health import CheckedInventory
@@ -105,6 +110,36 @@ class Adapters:
         return SqlQuarantines(self.database)
 
     @cached_property
+    def ledger(self) -> SqlLedger:
+        """The ledger's charges."""
+        return SqlLedger(self.database)
+
+    @cached_property
+    def prices(self) -> SqlPrices:
+        """The price sheets."""
+        return SqlPrices(self.database)
+
+    @cached_property
+    def metering(self) -> SqlMetering:
+        """What is known of sessions for their charges."""
+        return SqlMetering(self.database)
+
+    @cached_property
+    def limits(self) -> SqlLimits:
+        """Quotas and budgets as they stand."""
+        return SqlLimits(self.database, self.settings.policies)
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        return utc_now
+
+    @cached_property
+    def hub_api(self) -> HubApi:
+        """The hub, with a token that may only list, start and stop servers."""
+        return HubApi(f"{self.hub_url}/hub/api", self.deployment.secret(RECONCILER_TOKEN))
+
+    @cached_property
     def hub_url(self) -> str:
         """Where the hub listens for servers: on their network's gateway, or on loopback. Raises EngineError."""
         if self.is_local:
@@ -136,7 +171,7 @@ class Adapters:
         return Reconciler(
             leases=self.leases,
             fleet=self.fleet,
-            hub=HubApi(f"{self.hub_url}/hub/api", self.deployment.secret(RECONCILER_TOKEN)),
+            hub=self.hub_api,
             audit=self.audit,
             inventory=self.inventory,
         )

@@ -122,10 +122,12 @@ class Work:
         return {"status": "stale" if stale else "ok", "sampler": sampler, "loops": loops}
 
     def _begin(self) -> None:
+        from nbgpu.wiring.money import Money
+
         while not self._ending.is_set():
             try:
                 sampling = self._build()
-                loops = Loops(sampling.loops())
+                loops = Loops([*sampling.loops(), *Money(sampling.adapters).loops()])
             except NbgpuError as error:
                 if str(error) != self._error:
                     log.warning("The service can't begin yet: %s", error)
