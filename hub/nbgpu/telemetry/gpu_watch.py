@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -61,12 +61,20 @@ class GpuWatch:
         with self._lock:
             return dict(self._health)
 
-    def see(self, readings: Readings, holdings: tuple[Holding, ...]) -> None:
-        """Judge all devices. Raises StoreError when what was found can't be kept yet."""
+    def judge(self, readings: Readings, holdings: Iterable[Holding]) -> frozenset[str]:
+        """Judge all devices; return those that these readings show at fault. Asks nobody."""
         with self._lock:
-            for uuid, fault in self._judge(readings, {each.metered.device_uuid for each in holdings}):
-                for affected in find_affected(uuid, readings.parents):
-                    self._open_case(affected, fault)
+            faults = self._judge(readings, {each.metered.device_uuid for each in holdings})
+            affected = [(each, uuid, fault) for uuid, fault in faults for each in find_affected(uuid, readings.parents)]
+            for each, uuid, fault in affected:
+                last_good_at = self._health.get(uuid, DeviceHealth()).last_good_at
+                case = _Case(Quarantine(each, self._clock(), fault, last_good_at=last_good_at))
+                self._cases.setdefault((each, None), case)
+            return frozenset(each for each, _, _ in affected)
+
+    def keep(self) -> None:
+        """Bring what was found into the database, and return what may come back. Raises StoreError: then later."""
+        with self._lock:
             known = self._quarantines.open()
             if self._close_cases(known):
                 known = self._quarantines.open()
@@ -89,11 +97,6 @@ class GpuWatch:
             self._health[uuid], fault = judge_missing(self._health.get(uuid, DeviceHealth()))
             found.append((uuid, fault))
         return [(uuid, fault) for uuid, fault in found if fault is not None]
-
-    def _open_case(self, uuid: str, fault: Fault) -> None:
-        last_good_at = self._health.get(uuid, DeviceHealth()).last_good_at
-        quarantine = Quarantine(uuid, self._clock(), fault, last_good_at=last_good_at)
-        self._cases.setdefault((uuid, None), _Case(quarantine))
 
     def _close_cases(self, known: Mapping[str, Quarantine]) -> bool:
         """Bring what was found into the database; whether anything was new to it."""

@@ -14,6 +14,7 @@ from nbgpu.core.errors import DriverError, StoreError
 from nbgpu.core.gpu_health import DeviceHealth
 from nbgpu.core.ports import Clock, GpuReader, UsageStore
 from nbgpu.core.usage import HOUR, MINUTE, SERVER, Holding, Metered, elapsed_of, measure_device
+from nbgpu.telemetry.gpu_watch import GpuWatch
 from nbgpu.telemetry.owners import Owners, ProcessOwners
 from nbgpu.telemetry.pace import Pace
 from nbgpu.telemetry.usage_book import UsageBook
@@ -33,7 +34,7 @@ class Sampler:
         usage: UsageStore,
         book: UsageBook,
         owners: ProcessOwners,
-        on_readings: Callable[[Readings, tuple[Holding, ...]], None],
+        watch: GpuWatch,
         clock: Clock,
         pace: Pace | None = None,
     ) -> None:
@@ -41,7 +42,7 @@ class Sampler:
         self._usage = usage
         self._book = book
         self._owners = owners
-        self._on_readings = on_readings
+        self._watch = watch
         self._clock = clock
         self._pace = pace or Pace(LONGEST)
         self._holdings: tuple[Holding, ...] = ()
@@ -50,12 +51,14 @@ class Sampler:
         self._problem: str | None = None
 
     def tick(self) -> None:
-        """Look once. Raises DriverError when the driver can't be asked: this time is a gap then."""
+        """Look once. Raises DriverError when the driver can't be asked: this time is a gap then; StoreError."""
         elapsed = self._pace.elapsed_ms()
         self._holdings = devices = self._find_holdings()
         readings = self._read({each.metered.device_uuid for each in devices if each.shared})
-        self._count(readings, devices, elapsed)
-        self._on_readings(readings, devices)
+        at_fault = self._watch.judge(readings, devices)
+        well = {each.device_uuid: each for each in readings.samples if each.device_uuid not in at_fault}
+        self._count(well, devices, elapsed)
+        self._watch.keep()
 
     @property
     def age(self) -> float | None:
@@ -92,8 +95,8 @@ class Sampler:
         except StoreError:
             return self._holdings
 
-    def _count(self, readings: Readings, devices: tuple[Holding, ...], elapsed: int) -> None:
-        now, samples = self._clock(), {sample.device_uuid: sample for sample in readings.samples}
+    def _count(self, samples: Mapping[str, UsageSample], devices: tuple[Holding, ...], elapsed: int) -> None:
+        now = self._clock()
         shared = {each.metered.device_uuid for each in devices if each.shared} & samples.keys()
         owners = {uuid: self._find_owners(samples[uuid]) for uuid in shared}
         for holding in devices:

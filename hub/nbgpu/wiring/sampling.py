@@ -61,7 +61,7 @@ class Sampling:
             usage=self.adapters.usage,
             book=self.book,
             owners=ProcessOwners(self._find_session),
-            on_readings=self.watch.see,
+            watch=self.watch,
             clock=utc_now,
         )
 
