@@ -24,9 +24,9 @@ from nbgpu.store.work import unit_of_work
 
 _POSTING_LOCK = 7_206_149  # any number: PostgreSQL's advisory lock of whoever adds lines
 _AT_ONCE = 500
-_FIELDS = tuple(field.name for field in fields(Charge))
-_COLUMNS = ("id", *_FIELDS, "recorded_at")
-_values = attrgetter(*_FIELDS)  # dataclasses.astuple copies deeply, which costs twenty times as much
+FIELDS = tuple(field.name for field in fields(Charge))
+_COLUMNS = ("id", *FIELDS, "recorded_at")
+_values = attrgetter(*FIELDS)  # dataclasses.astuple copies deeply, which costs twenty times as much
 _START = "0" * 64  # the digest before the first
 
 
@@ -89,7 +89,7 @@ def post_in(db: Session, charges: Sequence[Charge], recorded_at: int) -> int:
 
 def select_charges(db: Session, session_ids: Iterable[str] | None = None) -> Iterator[Charge]:
     """Yield all charges, or those of some sessions, each session's in the order of their posting."""
-    query = select(*(getattr(ChargeRow, name) for name in _FIELDS)).order_by(ChargeRow.id)
+    query = select(*(getattr(ChargeRow, name) for name in FIELDS)).order_by(ChargeRow.id)
     if session_ids is None:
         yield from (Charge(*row) for row in db.execute(query))
         return

@@ -82,12 +82,16 @@ class SqlMetering:
     def accrued(self, now: datetime) -> tuple[Charge, ...]:
         """Return what unsettled sessions have cost up to `now` beyond what is posted."""
         with unit_of_work(self._engine, reads_only=True) as db:
-            facts = [to_facts(row) for row in db.scalars(_unsettled())]
-            posted, sheet = _posted(db, facts), read_sheet(db)
-        instant = to_seconds(now)
-        return tuple(
-            charge for each in facts for charge in settle(rate(each, sheet, instant), posted.get(each.session_id, ()))
-        )
+            return accrued_in(db, now)
+
+
+def accrued_in(db: Session, now: datetime) -> tuple[Charge, ...]:
+    """Return, within a transaction, what unsettled sessions have cost up to `now` beyond what is posted."""
+    facts = [to_facts(row) for row in db.scalars(_unsettled())]
+    posted, sheet, instant = _posted(db, facts), read_sheet(db), to_seconds(now)
+    return tuple(
+        charge for each in facts for charge in settle(rate(each, sheet, instant), posted.get(each.session_id, ()))
+    )
 
 
 def to_facts(row: SessionRow) -> SessionFacts:
