@@ -21,6 +21,7 @@ SERVICE_TOKEN = "service-token"  # noqa: S105 - the name of the file that keeps 
 SERVICE_SCOPES = ["list:users", "read:servers", "delete:servers"]
 HUB_WAITS = 1  # seconds that JupyterHub's start waits for the service at most
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0  # seconds before it is started again
+END_SECONDS = 3.0  # for it to write what it has; the hub's end waits for it
 WELL = 60.0  # seconds after which it counts as having been well
 
 log = logging.getLogger("nbgpu.service")
@@ -65,9 +66,18 @@ async def keep_service(environment: Mapping[str, str], command: list[str] | None
         try:
             status = await process.wait()
         except asyncio.CancelledError:
-            with suppress(ProcessLookupError):
-                process.terminate()
+            await _end(process)
             raise
         pause = FIRST_PAUSE if loop.time() - began > WELL else min(pause * 2, LONGEST_PAUSE)
         log.error("The nbgpu service ended with status %s; it is started again", status)
         await asyncio.sleep(pause)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), END_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
