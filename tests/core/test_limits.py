@@ -152,7 +152,8 @@ def test_a_budget_that_is_used_up_refuses_but_for_what_costs_nothing():
     standing = Standing(own=(account(9_000_000, 900_000),))
     with pytest.raises(
         BudgetExceeded,
-        match=r"Your budget is used up: 9\.00 spent and 0\.90 held .* of 10\.00 USD until 2026-04-01 00:00 UTC",
+        match=r"Your budget can't pay for “One A100”, which takes 0\.166666 USD at the least: of 10\.00 until "
+        r"2026-04-01 00:00 UTC, 9\.00 are spent and 0\.90 held",
     ):
         start(Policies(), standing)
     assert start(Policies(), standing, price_per_hour=0).seconds is None
@@ -162,7 +163,7 @@ def test_the_first_pool_that_can_pay_pays():
     pools = (account(10_000_000, owner="ml", scope=Scope.GROUP), account(0, owner="nlp", scope=Scope.GROUP))
     found = start(Policies(), Standing(pools=pools))
     assert (found.billing_group, found.seconds) == ("nlp", 5 * HOUR)
-    with pytest.raises(BudgetExceeded, match="The budget of group “ml” is used up"):
+    with pytest.raises(BudgetExceeded, match="The budget of group “ml” can't pay"):
         start(Policies(), Standing(pools=pools[:1]))
 
 

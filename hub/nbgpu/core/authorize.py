@@ -11,7 +11,8 @@ from datetime import UTC, tzinfo
 from enum import StrEnum
 
 from nbgpu.core.budgets import Account, Budget, refuse
-from nbgpu.core.errors import QuotaExceeded
+from nbgpu.core.errors import BudgetExceeded, QuotaExceeded
+from nbgpu.core.periods import HOUR
 from nbgpu.core.quotas import (
     Ask,
     Limit,
@@ -134,7 +135,7 @@ def _check_gpu_hours(limits: Iterable[Limit], ask: Ask, standing: Standing, poli
 def _check_account(account: Account, ask: Ask, policies: Policies) -> None:
     seconds = account.seconds_left(ask.price_per_hour)
     if seconds is not None and seconds < LEAST:
-        raise refuse(account, policies.currency, policies.zone)
+        raise _refuse(account, ask, policies)
 
 
 def _choose_pool(pools: Iterable[Account], ask: Ask, policies: Policies) -> Account | None:
@@ -146,5 +147,10 @@ def _choose_pool(pools: Iterable[Account], ask: Ask, policies: Policies) -> Acco
             return pool
         first = first or pool
     if first is not None:
-        raise refuse(first, policies.currency, policies.zone)
+        raise _refuse(first, ask, policies)
     return None
+
+
+def _refuse(account: Account, ask: Ask, policies: Policies) -> BudgetExceeded:
+    least = ask.price_per_hour * LEAST // HOUR
+    return refuse(account, title=ask.title, least=least, currency=policies.currency, zone=policies.zone)

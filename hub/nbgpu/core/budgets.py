@@ -103,34 +103,34 @@ def find_pools(budgets: Iterable[Budget], groups: Iterable[str]) -> tuple[Budget
     return tuple(each for each in budgets if each.is_pool and each.who.name in groups)
 
 
-def refuse(account: Account, currency: str, zone: tzinfo) -> BudgetExceeded:
-    """Return the refusal for a budget that is used up: what is spent and held, and when it begins anew."""
+def refuse(account: Account, *, title: str, least: int, currency: str, zone: tzinfo) -> BudgetExceeded:
+    """Return the refusal for a budget that can't pay the least of a flavor (micro-units): how it stands, until when."""
     budget = account.budget
-    lead = (
-        Text("The budget of group “%(group)s” is used up", group=account.owner)
-        if budget.is_pool
-        else Text("Your budget is used up")
-    )
-    until = _render(account.period.end, zone)
+    start, until = _render(account.period.start, zone), _render(account.period.end, zone)
     if not account.in_force:
         return BudgetExceeded(
             Text(
                 "The budget “%(name)s” that would pay for this is in force from %(start)s to %(until)s. Ask an "
                 "administrator for another.",
                 name=budget.name,
-                start=_render(account.period.start, zone),
+                start=start,
                 until=until,
             )
         )
     return BudgetExceeded(
         Text(
-            "%(lead)s: %(spent)s spent and %(held)s held by running servers, of %(amount)s %(currency)s until "
-            "%(until)s. Stop a server that you do not need, take a cheaper flavor, or ask an administrator for more.",
-            lead=lead,
+            "%(whose)s can't pay for “%(flavor)s”, which takes %(least)s %(currency)s at the least: of %(amount)s "
+            "until %(until)s, %(spent)s are spent and %(held)s held by running servers. Stop a server that you do not need, "
+            "take a cheaper flavor, or ask an administrator for more.",
+            whose=Text("The budget of group “%(group)s”", group=account.owner)
+            if budget.is_pool
+            else Text("Your budget"),
+            flavor=title,
+            least=render_price(least),
+            currency=currency,
+            amount=render_price(budget.amount),
             spent=render_price(account.spent),
             held=render_price(account.held),
-            amount=render_price(budget.amount),
-            currency=currency,
             until=until,
         )
     )
