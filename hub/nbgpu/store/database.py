@@ -64,7 +64,7 @@ def connect_database(url: str, *, patience: float = BUSY_TIMEOUT) -> Engine:
     is_sqlite = parsed.get_backend_name() == "sqlite"
     more = {} if is_sqlite else {key: value for key, value in _POSTGRESQL.items() if key not in parsed.query}
     try:
-        engine = create_engine(parsed, pool_pre_ping=True, connect_args=more)
+        engine = create_engine(parsed, pool_pre_ping=not is_sqlite, connect_args=more)  # a file is always there
     except ModuleNotFoundError as error:
         raise StoreError("PostgreSQL needs a driver: pip install 'nbgpu[postgresql]'.") from error
     event.listen(engine, "connect", partial(_prepare_sqlite if is_sqlite else _prepare_postgresql, patience))

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Engine, func, insert, select, text, update
+from sqlalchemy import Engine, bindparam, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, selectinload
 
@@ -24,6 +24,40 @@ from nbgpu.store.work import unit_of_work
 
 _ALLOCATION_LOCK = 7_206_147  # any number: PostgreSQL's advisory lock that admits one allocation at a time
 _NO_POLICIES = Policies()
+
+# What each start and stop asks and writes, built once: building a statement costs as much as running it.
+_SESSIONS, _LEASES = SessionRow.metadata.tables["sessions"], SessionRow.metadata.tables["leases"]
+_OPEN_SESSION = (_SESSIONS.c.session_id == bindparam("id"), _SESSIONS.c.released_at.is_(None))
+_ACTIVATE = (
+    update(_SESSIONS)
+    .where(*_OPEN_SESSION, _SESSIONS.c.state == LeaseState.PENDING)
+    .values(state=LeaseState.ACTIVE, active_at=bindparam("started_at"))
+)
+_MARK_ENDING = update(_SESSIONS).where(*_OPEN_SESSION).values(state=LeaseState.ENDING)
+_RELEASE = (
+    update(_SESSIONS)
+    .where(*_OPEN_SESSION)
+    .values(
+        state=LeaseState.RELEASED,
+        released_at=bindparam("now"),
+        release_reason=bindparam("reason"),
+        ended_at=bindparam("end"),
+        billable=bindparam("is_billable"),
+    )
+)
+# A device that was dropped keeps the time at which it was.
+_RELEASE_SLOTS = (
+    update(_LEASES)
+    .where(_LEASES.c.session_id == bindparam("id"), _LEASES.c.released_at.is_(None))
+    .values(released_at=bindparam("now"))
+)
+_SESSION_OF_SERVER = select(_SESSIONS.c.session_id).where(
+    _SESSIONS.c.username == bindparam("username"),
+    _SESSIONS.c.servername == bindparam("servername"),
+    _SESSIONS.c.released_at.is_(None),
+)
+_TAKEN = select(_LEASES.c.device_uuid, _LEASES.c.slot, _LEASES.c.slots).where(_LEASES.c.released_at.is_(None))
+_NEW_SESSION, _NEW_SLOTS = insert(_SESSIONS), insert(_LEASES)
 
 
 class SqlLeaseStore:
@@ -66,62 +100,49 @@ class SqlLeaseStore:
 
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Mark the lease ACTIVE as of the container's own start time."""
-        self._update_open(
-            session_id, SessionRow.state == LeaseState.PENDING, state=LeaseState.ACTIVE, active_at=started_at
-        )
+        with unit_of_work(self._engine) as db:
+            db.connection().execute(_ACTIVATE, {"id": session_id, "started_at": started_at})
 
     def mark_ending(self, session_id: str) -> None:
         """Note that the end was asked for: whatever happens now, the session is not taken up again."""
-        self._update_open(session_id, state=LeaseState.ENDING)
+        with unit_of_work(self._engine) as db:
+            db.connection().execute(_MARK_ENDING, {"id": session_id})
 
     def release(self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True) -> bool:
         """Give the devices back; False if they were already. Idempotent.
 
         `ended_at` is the container's own finish time, None where nobody knows it; a start that failed is not billable.
         """
-        now = self._clock()
+        session = {"id": session_id, "now": self._clock()}
+        end = {"reason": reason[:REASON_LENGTH], "end": ended_at, "is_billable": billable}
         with unit_of_work(self._engine) as db:
-            ended = db.scalars(
-                update(SessionRow)
-                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None))
-                .values(
-                    state=LeaseState.RELEASED,
-                    released_at=now,
-                    release_reason=reason[:REASON_LENGTH],
-                    ended_at=ended_at,
-                    billable=billable,
-                )
-                .returning(SessionRow.session_id)
-            ).all()
+            connection = db.connection()
+            ended = connection.execute(_RELEASE, session | end).rowcount == 1
             if ended:
-                db.execute(update(LeaseRow).where(*_held_by(session_id)).values(released_at=now))
-            return bool(ended)
+                connection.execute(_RELEASE_SLOTS, session)
+            return ended
 
     def find_server(self, server: ServerRef) -> Lease | None:
         """Return a server's open lease."""
         with unit_of_work(self._engine, reads_only=True) as db:
-            row = db.scalars(
-                select(SessionRow)
-                .where(
-                    SessionRow.username == server.username,
-                    SessionRow.servername == server.servername,
-                    SessionRow.released_at.is_(None),
-                )
-                .options(selectinload(SessionRow.slots))
-            ).first()
-            return _to_lease(row) if row is not None else None
+            session_id = db.connection().scalar(_SESSION_OF_SERVER, asdict(server))
+            return _find(db, session_id) if session_id is not None else None
 
     def held_devices(self) -> frozenset[str]:
         """Return the UUIDs of all devices in open leases."""
         with unit_of_work(self._engine, reads_only=True) as db:
-            return frozenset(db.scalars(select(LeaseRow.device_uuid).where(LeaseRow.released_at.is_(None))))
+            return frozenset(db.connection().scalars(_TAKEN))
 
     def drop_device(self, session_id: str, device_uuid: str) -> bool:
         """Take a device that is gone out of a session's open lease, which goes on; False if it was not in it."""
         with unit_of_work(self._engine) as db:
             dropped = db.scalars(
                 update(LeaseRow)
-                .where(*_held_by(session_id), LeaseRow.device_uuid == device_uuid)
+                .where(
+                    LeaseRow.session_id == session_id,
+                    LeaseRow.released_at.is_(None),
+                    LeaseRow.device_uuid == device_uuid,
+                )
                 .values(released_at=self._clock())
                 .returning(LeaseRow.session_id)
             ).all()
@@ -141,8 +162,7 @@ class SqlLeaseStore:
     def find_open(self, session_id: str) -> Lease | None:
         """Return the lease of a session if it is not released."""
         with unit_of_work(self._engine, reads_only=True) as db:
-            row = db.get(SessionRow, session_id, options=[selectinload(SessionRow.slots)])
-            return _to_lease(row) if row is not None and row.released_at is None else None
+            return _find(db, session_id)
 
     def find_newest(self, server: ServerRef) -> Lease | None:
         """Return a server's newest lease, released or not; None when it never had one."""
@@ -156,19 +176,11 @@ class SqlLeaseStore:
             ).first()
             return _to_lease(row) if row is not None else None
 
-    def _update_open(self, session_id: str, *also: ColumnElement[bool], **values: object) -> None:
-        """Change a session that is not released and meets the conditions; others stay as they are."""
-        with unit_of_work(self._engine) as db:
-            db.execute(
-                update(SessionRow)
-                .where(SessionRow.session_id == session_id, SessionRow.released_at.is_(None), *also)
-                .values(**values)
-            )
 
-
-def _held_by(session_id: str) -> tuple[ColumnElement[bool], ...]:
-    """The slots that a session holds now; a device that was dropped keeps the time at which it was."""
-    return LeaseRow.session_id == session_id, LeaseRow.released_at.is_(None)
+def _find(db: Session, session_id: str) -> Lease | None:
+    """The lease of a session if it is not released."""
+    row = db.get(SessionRow, session_id, options=[selectinload(SessionRow.slots)])
+    return _to_lease(row) if row is not None and row.released_at is None else None
 
 
 def _place(db: Session, choice: Choice, devices: tuple[Device, ...]) -> Allocation:
@@ -182,9 +194,7 @@ def _place(db: Session, choice: Choice, devices: tuple[Device, ...]) -> Allocati
         )
         if (running or 0) >= flavor.max_servers:
             raise NoCapacity(f"All {flavor.max_servers} servers of “{flavor.display_name}” are in use.")
-    taken = db.execute(
-        select(LeaseRow.device_uuid, LeaseRow.slot, LeaseRow.slots).where(LeaseRow.released_at.is_(None))
-    )
+    taken = db.connection().execute(_TAKEN)
     state = PoolState(devices, frozenset(Slot(*row) for row in taken))
     allocation = allocate(state, flavor.claim)
     if allocation is None:
@@ -227,30 +237,31 @@ def _seconds(span: timedelta | None) -> int | None:
 
 def _write(db: Session, lease: Lease, groups: Collection[str]) -> None:
     """Insert a new lease's rows: as plain statements, which cost a third of the ORM's unit of work."""
-    db.execute(
-        insert(SessionRow).values(
-            session_id=lease.session_id,
-            username=lease.server.username,
-            servername=lease.server.servername,
-            flavor=lease.flavor,
-            image=lease.image,
-            image_id=lease.image_id,
-            price_per_hour=lease.price_per_hour,
-            state=lease.state,
-            created_at=lease.created_at,
-            user_groups=sorted(groups),
-            billing_group=lease.billing_group,
-            time_limit=_seconds(lease.time_limit),
-            authorized_seconds=_seconds(lease.authorized),
-            authorized_by=lease.authorized_by,
-        )
+    connection = db.connection()
+    connection.execute(
+        _NEW_SESSION,
+        {
+            **asdict(lease.server),
+            "session_id": lease.session_id,
+            "flavor": lease.flavor,
+            "image": lease.image,
+            "image_id": lease.image_id,
+            "price_per_hour": lease.price_per_hour,
+            "state": lease.state,
+            "created_at": lease.created_at,
+            "user_groups": sorted(groups),
+            "billing_group": lease.billing_group,
+            "time_limit": _seconds(lease.time_limit),
+            "authorized_seconds": _seconds(lease.authorized),
+            "authorized_by": lease.authorized_by,
+        },
     )
     if lease.allocation.slots:
         rows = [
             {"session_id": lease.session_id, "position": position, **asdict(slot)}
             for position, slot in enumerate(lease.allocation.slots)
         ]
-        db.execute(insert(LeaseRow), rows)
+        connection.execute(_NEW_SLOTS, rows)
 
 
 def _to_lease(row: SessionRow) -> Lease:
