@@ -120,8 +120,8 @@ def refuse(account: Account, *, title: str, least: int, currency: str, zone: tzi
     return BudgetExceeded(
         Text(
             "%(whose)s can't pay for “%(flavor)s”, which takes %(least)s %(currency)s at the least: of %(amount)s "
-            "until %(until)s, %(spent)s are spent and %(held)s held by running servers. Stop a server that you do not need, "
-            "take a cheaper flavor, or ask an administrator for more.",
+            "until %(until)s, %(spent)s are spent and %(held)s held by running servers. Stop a server that you do not "
+            "need, take a cheaper flavor, or ask an administrator for more.",
             whose=Text("The budget of group “%(group)s”", group=account.owner)
             if budget.is_pool
             else Text("Your budget"),
