@@ -1,5 +1,9 @@
 """The doctor: each fault is found and told with what to do; a check that can't be made is a finding, too."""
 
+import http.server
+import json
+import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -16,6 +20,8 @@ from nbgpu.machine.doctor import CHECKS, Subject, examine
 from nbgpu.machine.findings import Level
 from nbgpu.store import open_database
 from nbgpu.wiring.deployment import open_deployment
+from nbgpu.wiring.service import service_port
+from support.answering import Answering
 from support.site import FLAVORS, FixedInventory
 
 A100 = Device(uuid="GPU-0", name="NVIDIA A100", index=0)
@@ -157,6 +163,52 @@ def test_a_hub_that_does_not_answer_is_told(site, monkeypatch):
     assert checks.check_hub(site).level is Level.FAIL
 
 
+WELL = {"stale": False, "sampled_s_ago": 1.2, "problem": None}
+LATE = {"stale": True, "error": "The disk is full."}
+
+
+@pytest.mark.parametrize(
+    ("health", "level", "part"),
+    [
+        ({"status": "ok", "sampler": WELL, "loops": {"usage": {"stale": False}}}, Level.OK, "sampled 1 s ago"),
+        ({"status": "starting", "problem": "No database."}, Level.WARN, "starting: No database."),
+        ({"sampler": WELL | {"stale": True, "sampled_s_ago": 90.0, "problem": "Lost."}}, Level.FAIL, "90 s ago. Lost."),
+        ({"sampler": WELL | {"stale": True, "sampled_s_ago": None}}, Level.FAIL, "not sampled yet"),
+        ({"sampler": WELL, "loops": {"usage": LATE}}, Level.FAIL, "usage (The disk is full.)"),
+        (None, Level.FAIL, "does not answer"),
+    ],
+)
+def test_a_sampler_that_is_stale_is_told(site, monkeypatch, health, level, part):
+    assert checks.check_sampler(site).level is Level.WARN, "the hub does not run"
+    monkeypatch.setattr(checks, "hub_pid", lambda deployment: 1234)
+    with serving(site.deployment, health):
+        found = checks.check_sampler(site)
+    assert found.level is level
+    assert part in found.found
+
+
+@contextmanager
+def serving(deployment, health):
+    """Answer as the service does, at its port; None: nobody does."""
+    if health is None:
+        yield
+        return
+
+    class Health(Answering):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(health).encode())
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", service_port(deployment)), Health)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @pytest.mark.parametrize(
     ("built", "level", "advice"),
     [
@@ -188,5 +240,6 @@ def test_what_cant_be_checked_is_a_finding_and_the_rest_goes_on(site):
 def test_without_docker_nothing_of_docker_is_looked_at(site):
     site.is_local, site.docker = True, None
     report = examine(site)
-    assert [finding.subject for finding in report.findings] == ["driver", "hub", "disk", "database", "secrets"]
+    subjects = [finding.subject for finding in report.findings]
+    assert subjects == ["driver", "hub", "sampler", "disk", "database", "secrets"]
     assert report.healthy

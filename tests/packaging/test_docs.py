@@ -20,6 +20,8 @@ def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Co
     if subcommands is None:
         yield path, command
         return
+    if getattr(command, "invoke_without_command", False) and path != "nbgpu":  # a command that has others below it
+        yield path, command
     for name, sub in subcommands.items():
         yield from _commands(sub, f"{path} {name}")
 

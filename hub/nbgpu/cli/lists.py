@@ -1,4 +1,4 @@
-"""`nbgpu gpus`, `nbgpu flavors` and `nbgpu leases`: what there is, what is free, who holds what since when."""
+"""`nbgpu flavors` and `nbgpu leases`: what is free, who holds what since when."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -7,38 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from nbgpu.cli.output import JsonOption, print_json, print_table, show, to_plain
+from nbgpu.cli.output import JsonOption, print_json, print_table
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
 from nbgpu.core.units import render_span
 
 if TYPE_CHECKING:
-    from nbgpu.core.devices import Device, UsageSample
     from nbgpu.core.leases import Lease
     from nbgpu.spawner.cards import Card
     from nbgpu.wiring.adapters import Adapters
-
-
-def gpus(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List GPUs and MIG instances, what they report, and who holds them."""
-    from nbgpu.core.errors import DriverError
-
-    site = open_site(data, config)
-    snapshot, holders = site.inventory.snapshot(), find_holders(site.leases.open_leases())
-    if snapshot.problem is not None:
-        raise DriverError(snapshot.problem)
-    samples = {sample.device_uuid: sample for sample in site.inventory.sample()}
-    if as_json:
-        print_json([_plain_gpu(device, samples.get(device.uuid), holders) for device in snapshot.devices])
-        return
-    if snapshot.simulated:
-        typer.echo("Simulated GPUs: this machine has no NVIDIA driver.")
-    print_table(
-        ["#", "Name", "Memory used", "Load", "Temp.", "Held by", "UUID"],
-        [_row_of_gpu(device, samples.get(device.uuid), holders[device.uuid]) for device in snapshot.devices],
-        empty="This machine has no GPU. CPU flavors work.",
-    )
 
 
 def flavors(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -124,27 +100,6 @@ def show_time(instant: datetime) -> str:
 def show_user_text(text: str) -> str:
     """Return a user's own text safe for a terminal."""
     return "".join(each if each.isprintable() else "?" for each in text)
-
-
-def _row_of_gpu(device: "Device", sample: "UsageSample | None", holders: list[str]) -> list[str]:
-    from nbgpu.core.units import render_size
-
-    held = show_user_text(", ".join(holders)) or ("in MIG mode" if device.mig_enabled else "free")
-    used = render_size(sample.memory_used if sample else None)
-    return [
-        "  MIG" if device.is_mig else show(device.index),
-        show(device.name),
-        f"{used} of {render_size(device.memory_total)}",
-        show(sample.gpu_utilization if sample else None, " %"),
-        show(sample.temperature if sample else None, " °C"),
-        device.problem or held,
-        device.uuid,
-    ]
-
-
-def _plain_gpu(device: "Device", sample: "UsageSample | None", holders: dict[str, list[str]]) -> dict[str, Any]:
-    usage = to_plain(asdict(sample)) if sample else None
-    return to_plain(asdict(device), usage=usage, held_by=holders[device.uuid])
 
 
 def _plain_card(card: "Card") -> dict[str, Any]:

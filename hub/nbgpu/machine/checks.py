@@ -21,6 +21,7 @@ from nbgpu.machine.host import Host
 from nbgpu.machine.processes import hub_pid
 from nbgpu.nvml import binding_problem
 from nbgpu.wiring.adapters import HUB_API_PORT, Adapters
+from nbgpu.wiring.service import read_health
 
 OLDEST_API = (1, 41)  # Docker 20.10
 SAFE_TOOLKIT = (1, 17, 8)  # CVE-2025-23266: earlier ones let an image run code on the host
@@ -91,6 +92,28 @@ def check_hub(site: Adapters) -> Finding:
     if findings:
         return warn(f"{len(findings)} sessions to mend: {findings[0].reason}", "Run nbgpu reconcile, or wait a minute.")
     return ok(f"answers (process {pid}), and agrees with leases and containers")
+
+
+def check_sampler(site: Adapters) -> Finding:
+    """Whether GPUs are sampled: what sessions use, and faults, are noticed by that alone."""
+    if hub_pid(site.deployment) is None:
+        return warn("nothing is sampled: the hub does not run", "Start it with nbgpu run.")
+    health = read_health(site.deployment)
+    advice = f"Look for nbgpu in {site.deployment.data / 'hub.log'}."
+    if health is None:
+        return fail("the nbgpu service does not answer: nothing is sampled or metered", advice)
+    if "sampler" not in health:
+        return warn(f"the nbgpu service is starting: {health.get('problem') or 'a moment'}", advice)
+    sampler = health["sampler"]
+    if sampler["stale"]:
+        age = sampler["sampled_s_ago"]
+        since = "not sampled yet" if age is None else f"last sampled {age:.0f} s ago"
+        return fail(f"stale: GPUs were {since}. {sampler['problem'] or ''}".strip(), advice)
+    late = [name for name, loop in health["loops"].items() if loop["stale"]]
+    if late:
+        error = health["loops"][late[0]]["error"] or "no error is known"
+        return fail(f"GPUs are sampled, but this has not worked for a while: {', '.join(late)} ({error})", advice)
+    return ok(f"GPUs were sampled {sampler['sampled_s_ago']:.0f} s ago")
 
 
 def check_network(site: Adapters) -> Finding:

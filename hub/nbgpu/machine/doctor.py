@@ -29,6 +29,7 @@ class Subject(StrEnum):
     TOOLKIT = "toolkit"
     DOCKER = "docker"
     HUB = "hub"
+    SAMPLER = "sampler"
     NETWORK = "network"
     IMAGES = "images"
     CLOCK = "clock"
@@ -42,6 +43,7 @@ CHECKS: dict[Subject, Callable[[Adapters], Finding]] = {
     Subject.TOOLKIT: checks.check_toolkit,
     Subject.DOCKER: checks.check_docker,
     Subject.HUB: checks.check_hub,
+    Subject.SAMPLER: checks.check_sampler,
     Subject.NETWORK: checks.check_network,
     Subject.IMAGES: checks.check_images,
     Subject.CLOCK: checks.check_clock,

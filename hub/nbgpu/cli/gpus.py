@@ -1,0 +1,173 @@
+"""`nbgpu gpus`: the devices, how they are, who holds them; and giving back one that had a fault."""
+
+import getpass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nbgpu.cli.lists import find_holders, open_site, show_time, show_user_text
+from nbgpu.cli.output import JsonOption, print_json, print_table, show, to_plain
+from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
+from nbgpu.core.units import render_size
+
+if TYPE_CHECKING:
+    from nbgpu.core.devices import Device, UsageSample
+    from nbgpu.core.gpu_health import Quarantine
+    from nbgpu.wiring.adapters import Adapters
+
+app = typer.Typer(invoke_without_command=True)
+
+LOOKS, BETWEEN_LOOKS = 3, 1.0  # before a device goes back; seconds
+
+
+@app.callback()
+def gpus(
+    context: typer.Context,
+    *,
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List GPUs and MIG instances: how they are, what they report, who holds them."""
+    from nbgpu.core.errors import DriverError
+    from nbgpu.wiring.service import read_health
+
+    if context.invoked_subcommand is not None:
+        return
+    site = open_site(data, config)
+    snapshot, holders = site.inventory.snapshot(), find_holders(site.leases.open_leases())
+    if snapshot.problem is not None:
+        raise DriverError(snapshot.problem)
+    samples = {sample.device_uuid: sample for sample in site.inventory.sample()}
+    held_back, sampler = site.quarantines.open(), (read_health(site.deployment) or {}).get("sampler")
+    if as_json:
+        print_json(
+            [
+                _plain_gpu(device, samples.get(device.uuid), held_by=holders[device.uuid])
+                | {"quarantine": _plain_quarantine(held_back.get(device.uuid))}
+                | {"sampled_s_ago": (sampler or {}).get("sampled_s_ago")}
+                for device in snapshot.devices
+            ]
+        )
+        return
+    if snapshot.simulated:
+        typer.echo("Simulated GPUs: this machine has no NVIDIA driver.")
+    print_table(
+        ["#", "Name", "Memory used", "Load", "Temp.", "Held by", "UUID"],
+        [
+            _row_of_gpu(device, samples.get(device.uuid), holders[device.uuid], held_back.get(device.uuid))
+            for device in snapshot.devices
+        ],
+        empty="This machine has no GPU. CPU flavors work.",
+    )
+    for uuid, what in explain(snapshot.devices, held_back).items():
+        typer.echo(f"{uuid}: {what}")
+    typer.echo(describe_sampler(sampler))
+
+
+@app.command("return")
+def give_back(
+    uuid: Annotated[str, typer.Argument(help="The device; a GPU's MIG instances come with it.")],
+    *,
+    data: DataOption = DEFAULT_DATA,
+    config: ConfigOption = None,
+) -> None:
+    """Lease a device again that was held back for a fault, if it reads well now."""
+    from nbgpu.core.errors import DriverError, NbgpuError
+    from nbgpu.core.gpu_health import find_affected
+
+    site = open_site(data, config)
+    held_back = site.quarantines.open()
+    parents = {device.uuid: device.parent_uuid for device in site.inventory.snapshot().devices if device.parent_uuid}
+    wanted = [each for each in find_affected(uuid, parents) if each in held_back]
+    if not wanted:
+        others = ", ".join(held_back) or "no device is"
+        raise NbgpuError(f"{uuid} is not in quarantine. In quarantine: {others}.")
+    if (problem := find_problem(site, set(wanted))) is not None:
+        raise DriverError(f"{uuid} stays in quarantine. It was read again: {problem}")
+    now = _now()
+    for each in wanted:
+        if site.quarantines.give_back(each, at=now, by=getpass.getuser()):
+            cause = held_back[each].fault.cause
+            site.audit.record(actor=getpass.getuser(), action="gpu.return", subject=each, detail=f"had: {cause}")
+            typer.echo(f"{each} is leased again.")
+
+
+def find_problem(site: "Adapters", uuids: set[str]) -> str | None:
+    """Look at devices some times; return what is wrong with one, None when they read well or are not there.
+
+    A device that is lost can't tell its UUID: while one is, it may be any that is missing.
+    """
+    for number in range(LOOKS):
+        time.sleep(BETWEEN_LOOKS if number else 0)
+        samples = site.inventory.sample()
+        missing = uuids - {each.device_uuid for each in samples}
+        for each in samples:
+            unknown = each.device_uuid.startswith(("GPU-lost-", "MIG-lost-"))
+            if each.problem is not None and (each.device_uuid in uuids or (missing and unknown)):
+                return each.problem
+    return None
+
+
+def explain(devices: "Sequence[Device]", held_back: "Mapping[str, Quarantine]") -> dict[str, str]:
+    """Return why devices are not leased, by UUID; those that are gone as well."""
+    why = {device.uuid: device.problem for device in devices if device.problem is not None}
+    for uuid, quarantine in held_back.items():
+        gone = "" if any(device.uuid == uuid for device in devices) else ", and gone"
+        why[uuid] = f"in quarantine since {show_time(quarantine.since)}{gone}. {quarantine.fault.cause}"
+    return why
+
+
+def describe_sampler(sampler: Mapping[str, Any] | None) -> str:
+    """Return how old the sampler's last look is, as a sentence."""
+    if sampler is None:
+        return "Not sampled now: the hub's nbgpu service does not answer. `nbgpu doctor` says more."
+    age, problem = sampler["sampled_s_ago"], sampler["problem"]
+    if sampler["stale"]:
+        since = "not sampled yet" if age is None else f"last sampled {age:.0f} s ago"
+        return f"Stale: {since}. {problem or ''}".strip()
+    return f"Sampled {age:.0f} s ago."
+
+
+def _now() -> Any:
+    from nbgpu.nvml.inventory import utc_now
+
+    return utc_now()
+
+
+def _row_of_gpu(
+    device: "Device", sample: "UsageSample | None", holders: list[str], quarantine: "Quarantine | None"
+) -> list[str]:
+    state = "in quarantine" if quarantine is not None else "not leased" if device.problem is not None else ""
+    held = ", ".join(filter(None, [show_user_text(", ".join(holders)), state]))
+    held = held or ("in MIG mode" if device.mig_enabled else "free")
+    used = render_size(sample.memory_used if sample else None)
+    return [
+        "  MIG" if device.is_mig else show(device.index),
+        show(device.name),
+        f"{used} of {render_size(device.memory_total)}",
+        show(sample.gpu_utilization if sample else None, " %"),
+        show(sample.temperature if sample else None, " °C"),
+        held,
+        device.uuid,
+    ]
+
+
+def _plain_gpu(device: "Device", sample: "UsageSample | None", *, held_by: list[str]) -> dict[str, Any]:
+    usage = to_plain(asdict(sample)) if sample else None
+    return to_plain(asdict(device), usage=usage, held_by=held_by)
+
+
+def _plain_quarantine(quarantine: "Quarantine | None") -> dict[str, Any] | None:
+    if quarantine is None:
+        return None
+    last_good_at = quarantine.last_good_at
+    return {
+        "kind": quarantine.fault.kind,
+        "cause": quarantine.fault.cause,
+        "since": quarantine.since.isoformat(),
+        "last_good_at": last_good_at.isoformat() if last_good_at else None,
+    }
