@@ -11,23 +11,28 @@ Owners = Mapping[int, str | None]  # process id -> session, None: somebody else'
 
 
 class ProcessOwners:
-    """Finds the sessions of processes. What was found holds while a process is asked for again and again."""
+    """Finds the sessions of processes. What was found holds while a process is asked for in every turn."""
 
     def __init__(self, identify: Callable[[int], str | None]) -> None:
         """Take what returns the session of a process, None for others'; it raises LookupError where nobody can tell."""
         self._identify = identify
         self._known: dict[int, str | None] = {}
+        self._before: dict[int, str | None] = {}
+
+    def turn(self) -> None:
+        """Begin a turn: processes that were not asked for in the last one are forgotten, as their ids may be reused."""
+        self._before, self._known = self._known, {}
 
     def find(self, pids: Iterable[int]) -> Owners | None:
         """Return whose they are; None where that can't be told of all: a part of them would be wrong sums."""
         found: dict[int, str | None] = {}
         try:
             for pid in pids:
-                found[pid] = self._known[pid] if pid in self._known else self._identify(pid)
+                found[pid] = self._before[pid] if pid in self._before else self._identify(pid)
         except LookupError:
             return None
         finally:
-            self._known = found
+            self._known |= found
         return found
 
 

@@ -98,6 +98,7 @@ class Sampler:
     def _count(self, samples: Mapping[str, UsageSample], devices: tuple[Holding, ...], elapsed: int) -> None:
         now = self._clock()
         shared = {each.metered.device_uuid for each in devices if each.shared} & samples.keys()
+        self._owners.turn()
         owners = {uuid: self._find_owners(samples[uuid]) for uuid in shared}
         for holding in devices:
             sample = samples.get(holding.metered.device_uuid)
