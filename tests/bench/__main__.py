@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench import boot, hub_load, sampler, starts
+from bench import boot, charges, hub_load, sampler, starts
 from bench.figures import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -13,6 +13,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "spawn.burst": starts.measure_bursts,
     "image": boot.measure_boot,
     "hub": hub_load.measure_hub,
+    "ledger.rows": charges.measure_posting,
     "sampler": sampler.measure_sampler,
 }
 
