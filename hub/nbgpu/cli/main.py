@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from nbgpu.cli import db, gpus, images
+from nbgpu.cli import db, gpus, images, prices
 from nbgpu.cli.doctor import doctor
 from nbgpu.cli.homes import homes
 from nbgpu.cli.lists import flavors, leases
+from nbgpu.cli.money import budgets, credit, quotas
 from nbgpu.cli.repairs import audit, reconcile
 from nbgpu.cli.run import run
 from nbgpu.cli.setup import down, purge, setup
@@ -43,11 +44,12 @@ def _nbgpu(
     """Run and look after a managed GPU notebook platform."""
 
 
-for command in (run, setup, down, purge, flavors, leases, reconcile, audit, homes, doctor):
+for command in (run, setup, down, purge, flavors, leases, reconcile, audit, homes, doctor, budgets, quotas, credit):
     app.command()(command)
 app.add_typer(gpus.app, name="gpus")
 app.add_typer(images.app, name="images")
 app.add_typer(db.app, name="db")
+app.add_typer(prices.app, name="prices")
 
 
 def main() -> None:

@@ -99,6 +99,42 @@ class Charge:
     reason: str = ""
 
 
+def build_credit(
+    *,
+    key: str,
+    username: str,
+    amount: int,
+    currency: str,
+    at: int,
+    author: str,
+    reason: str,
+    billing_group: str = "",
+    session_id: str = "",
+    flavor: str = "",
+) -> Charge:
+    """Return a line that gives money back (`amount` in micro-units, above 0), or takes more (below 0), by hand."""
+    category = ChargeCategory.CREDIT if amount > 0 else ChargeCategory.ADJUSTMENT
+    return Charge(
+        charge_key=f"{category.value.lower()}|{key}",
+        session_id=session_id,
+        username=username,
+        billing_group=billing_group,
+        flavor=flavor,
+        sku_id="",
+        resource_id="",
+        charge_category=category.value,
+        charge_period_start=at,
+        charge_period_end=at,
+        consumed_seconds=0,
+        consumed_unit="",
+        list_unit_price=0,
+        billed_cost=-amount,
+        billing_currency=currency,
+        author=author,
+        reason=reason,
+    )
+
+
 def rate(facts: SessionFacts, sheet: PriceSheet, now: int | None = None) -> tuple[Charge, ...]:
     """Return the charges of a session as far as its facts go; of a running one up to `now`."""
     whole = facts.charged(now)

@@ -71,6 +71,16 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """A limit as it stands for a person; GPU-seconds, or a count."""
+
+    limit: Limit
+    used: int
+    held: int = 0
+    resets_at: int | None = None  # when a calendar window begins anew, in seconds since 1970
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tenure:
     """A session as limits see it; instants in seconds since 1970."""
 
@@ -106,12 +116,14 @@ class Ask:
     elapsed: int = 0  # seconds since then
 
 
-def limits_of(policies: Iterable[QuotaPolicy], username: str, groups: Iterable[str], flavor: str) -> tuple[Limit, ...]:
-    """Return the limits that hold for a person who takes a flavor."""
+def limits_of(
+    policies: Iterable[QuotaPolicy], username: str, groups: Iterable[str], flavor: str | None
+) -> tuple[Limit, ...]:
+    """Return the limits that hold for a person who takes a flavor; those of all flavors where it is None."""
     groups = tuple(groups)
     strongest: dict[tuple[LimitKind, str | None, Window | None], tuple[Scope, int]] = {}
     for policy in policies:
-        if not policy.who.covers(username, groups) or policy.flavor not in (None, flavor):
+        if not policy.who.covers(username, groups) or (flavor is not None and policy.flavor not in (None, flavor)):
             continue
         for kind, value in _values(policy):
             key = (kind, policy.flavor, policy.window if kind is LimitKind.GPU_SECONDS else None)
@@ -157,6 +169,25 @@ def count_used(limit: Limit, tenures: Iterable[Tenure], now: int, zone: tzinfo) 
     counted = [each for each in tenures if limit.flavor in (None, each.flavor)]
     period = limit.window.period(now, zone) if limit.window is not None else Period(0, now)
     return sum(each.used(period) for each in counted), sum(each.held for each in counted)
+
+
+def describe_quota(limit: Limit, tenures: tuple[Tenure, ...], now: int, zone: tzinfo) -> Quota:
+    """Return a limit as it stands."""
+    running = [each for each in tenures if each.running and limit.flavor in (None, each.flavor)]
+    if limit.kind is LimitKind.GPU_SECONDS:
+        used, held = count_used(limit, tenures, now, zone)
+        window = limit.window
+        rolls = window is None or window.kind is WindowKind.ROLLING
+        return Quota(
+            limit=limit,
+            used=used,
+            held=held,
+            resets_at=None if rolls or window is None else window.period(now, zone).end,
+        )
+    if limit.kind is LimitKind.LONGEST:
+        return Quota(limit=limit, used=max((each.period.seconds for each in running), default=0))
+    count = len(running) if limit.kind is LimitKind.SERVERS else sum(each.devices for each in running)
+    return Quota(limit=limit, used=count)
 
 
 def explain_used_up(limit: Limit, tenures: tuple[Tenure, ...], least: int, now: int, zone: tzinfo) -> Text:

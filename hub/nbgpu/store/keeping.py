@@ -10,6 +10,7 @@ from nbgpu.core.budgets import Account, Alert, Budget, find_budgets, find_pools
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import Clock
+from nbgpu.core.quotas import Quota, describe_quota, limits_of
 from nbgpu.core.stops import PlannedStop, Stop, plan_stop
 from nbgpu.store.clock import utc_now
 from nbgpu.store.limits import Book, authorize_running
@@ -48,6 +49,15 @@ class SqlLimits:
         owners = [(each, username) for each in find_budgets(budgets, username)]
         owners += [(each, each.who.name) for each in find_pools(budgets, groups)]
         return self._accounts(owners)
+
+    def quotas(self, username: str, groups: Iterable[str] | None = None) -> tuple[Quota, ...]:
+        """Return a person's limits as they stand; without `groups` those of their newest session."""
+        now, policies = to_seconds(self._clock()), self._policies
+        with unit_of_work(self._engine, reads_only=True) as db:
+            known = newest_groups(db, username) if groups is None else groups
+            limits = limits_of(policies.quotas, username, known, None)
+            tenures = Book(db, now).tenures(username, limits, policies)
+            return tuple(describe_quota(limit, tenures, now, policies.zone) for limit in limits)
 
     def all_accounts(self) -> tuple[Account, ...]:
         """Return all budgets as they stand: pools, and those of everybody who has spent or may spend."""
@@ -138,6 +148,12 @@ class SqlLimits:
             forecast=account.forecast(now),
             raised_at=self._clock(),
         )
+
+
+def newest_groups(db: Session, username: str) -> list[str]:
+    """Return the groups that a person had at the start of their newest session."""
+    query = select(SessionRow.user_groups).where(SessionRow.username == username)
+    return db.scalars(query.order_by(SessionRow.created_at.desc()).limit(1)).first() or []
 
 
 def _decided(row: SessionRow) -> Stop | None:

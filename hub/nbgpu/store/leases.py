@@ -164,6 +164,12 @@ class SqlLeaseStore:
         with unit_of_work(self._engine, reads_only=True) as db:
             return _find(db, session_id)
 
+    def find(self, session_id: str) -> Lease | None:
+        """Return the lease of a session, released or not; None where there is no such session."""
+        with unit_of_work(self._engine, reads_only=True) as db:
+            row = db.get(SessionRow, session_id, options=[selectinload(SessionRow.slots)])
+            return _to_lease(row) if row is not None else None
+
     def find_newest(self, server: ServerRef) -> Lease | None:
         """Return a server's newest lease, released or not; None when it never had one."""
         with unit_of_work(self._engine, reads_only=True) as db:

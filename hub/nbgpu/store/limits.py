@@ -18,7 +18,7 @@ from nbgpu.core.ledger import Charge, SessionFacts, by_session, rate, settle
 from nbgpu.core.menu import Choice
 from nbgpu.core.periods import HOUR, Period, to_instant
 from nbgpu.core.prices import PriceSheet, device_sku, host_sku
-from nbgpu.core.quotas import Ask, LimitKind, Tenure, limits_of
+from nbgpu.core.quotas import Ask, Limit, LimitKind, Tenure, limits_of
 from nbgpu.core.windows import WindowKind
 from nbgpu.store.ledger import select_charges
 from nbgpu.store.metering import to_facts
@@ -201,16 +201,20 @@ class Book:
 
     def _tenures(self, ask: Ask, policies: Policies, allowed: Allowed | None) -> tuple[Tenure, ...]:
         limits = limits_of(policies.quotas, ask.username, ask.groups, ask.flavor)
-        if not limits:
-            return ()
+        return self.tenures(ask.username, limits, policies, allowed) if limits else ()
+
+    def tenures(
+        self, username: str, limits: Iterable[Limit], policies: Policies, allowed: Allowed | None = None
+    ) -> tuple[Tenure, ...]:
+        """Return a person's sessions as far back as these limits count."""
         starts = [
             limit.window.period(self.now, policies.zone).start
             for limit in limits
             if limit.kind is LimitKind.GPU_SECONDS and limit.window is not None
         ]
-        rows = [row for row in self.rows if row.username == ask.username]
+        rows = [row for row in self.rows if row.username == username]
         if starts:
-            rows += self._settled_since(ask.username, min(starts))
+            rows += self._settled_since(username, min(starts))
         return tuple(self._tenure(row, allowed) for row in rows)
 
     def _settled_since(self, username: str, start: int) -> list[SessionRow]:
