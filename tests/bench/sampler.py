@@ -80,7 +80,7 @@ def _poll_share(library: Path) -> float:
 
 
 class Site:
-    """Forty sessions, five to a GPU, each with a container whose files the kernel would show, and a process on its GPU."""
+    """Forty sessions, five to a GPU, each with a container as the kernel's files show it, and a process on its GPU."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

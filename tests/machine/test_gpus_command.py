@@ -96,7 +96,7 @@ def test_one_that_the_driver_no_longer_has_can_be_struck_off(site):
     put(site, "GPU-sold")
     shown = run(site).output
     assert "GPU-sold: in quarantine since" in shown
-    assert ", and gone. The driver reported Xid 79." in shown
+    assert ", and the driver does not show it. The driver reported Xid 79." in shown
     assert run(site, "return", "GPU-sold").exit_code == 0
     assert site.quarantines.open() == {}
 

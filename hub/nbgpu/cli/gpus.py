@@ -3,7 +3,7 @@
 import getpass
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +14,7 @@ from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
 from nbgpu.core.units import render_size
 
 if TYPE_CHECKING:
-    from nbgpu.core.devices import Device, UsageSample
+    from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
     from nbgpu.core.gpu_health import Quarantine
     from nbgpu.wiring.adapters import Adapters
 
@@ -32,40 +32,67 @@ def gpus(
     as_json: JsonOption = False,
 ) -> None:
     """List GPUs and MIG instances: how they are, what they report, who holds them."""
+    if context.invoked_subcommand is not None:
+        return
+    listing = _look(open_site(data, config))
+    if as_json:
+        print_json(_to_plain(listing))
+    else:
+        _print(listing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What there is to show."""
+
+    snapshot: "InventorySnapshot"
+    samples: "Mapping[str, UsageSample]"
+    holders: Mapping[str, list[str]]
+    held_back: "Mapping[str, Quarantine]"
+    sampler: Mapping[str, Any] | None  # what the service says of it; None: no service answers
+
+
+def _look(site: "Adapters") -> _Listing:
+    """Ask driver, database and service. Raises DriverError."""
     from nbgpu.core.errors import DriverError
     from nbgpu.wiring.service import read_health
 
-    if context.invoked_subcommand is not None:
-        return
-    site = open_site(data, config)
-    snapshot, holders = site.inventory.snapshot(), find_holders(site.leases.open_leases())
+    snapshot = site.inventory.snapshot()
     if snapshot.problem is not None:
         raise DriverError(snapshot.problem)
-    samples = {sample.device_uuid: sample for sample in site.inventory.sample()}
-    held_back, sampler = site.quarantines.open(), (read_health(site.deployment) or {}).get("sampler")
-    if as_json:
-        print_json(
-            [
-                _plain_gpu(device, samples.get(device.uuid), held_by=holders[device.uuid])
-                | {"quarantine": _plain_quarantine(held_back.get(device.uuid))}
-                | {"sampled_s_ago": (sampler or {}).get("sampled_s_ago")}
-                for device in snapshot.devices
-            ]
-        )
-        return
-    if snapshot.simulated:
+    return _Listing(
+        snapshot=snapshot,
+        samples={sample.device_uuid: sample for sample in site.inventory.sample()},
+        holders=find_holders(site.leases.open_leases()),
+        held_back=site.quarantines.open(),
+        sampler=(read_health(site.deployment) or {}).get("sampler"),
+    )
+
+
+def _to_plain(listing: _Listing) -> list[dict[str, Any]]:
+    from nbgpu.core.devices import Device
+
+    # A device that is lost can't tell its UUID to a process that has not seen it before.
+    unseen = [
+        Device(uuid, problem=quarantine.fault.cause)
+        for uuid, quarantine in listing.held_back.items()
+        if uuid not in listing.snapshot.by_uuid
+    ]
+    age = listing.sampler["sampled_s_ago"] if listing.sampler is not None else None
+    return [_plain_gpu(device, listing) | {"sampled_s_ago": age} for device in (*listing.snapshot.devices, *unseen)]
+
+
+def _print(listing: _Listing) -> None:
+    if listing.snapshot.simulated:
         typer.echo("Simulated GPUs: this machine has no NVIDIA driver.")
     print_table(
         ["#", "Name", "Memory used", "Load", "Temp.", "Held by", "UUID"],
-        [
-            _row_of_gpu(device, samples.get(device.uuid), holders[device.uuid], held_back.get(device.uuid))
-            for device in snapshot.devices
-        ],
+        [_row_of_gpu(device, listing) for device in listing.snapshot.devices],
         empty="This machine has no GPU. CPU flavors work.",
     )
-    for uuid, what in explain(snapshot.devices, held_back).items():
+    for uuid, what in explain(listing.snapshot.devices, listing.held_back).items():
         typer.echo(f"{uuid}: {what}")
-    typer.echo(describe_sampler(sampler))
+    typer.echo(describe_sampler(listing.sampler))
 
 
 @app.command("return")
@@ -116,7 +143,7 @@ def explain(devices: "Sequence[Device]", held_back: "Mapping[str, Quarantine]") 
     """Return why devices are not leased, by UUID; those that are gone as well."""
     why = {device.uuid: device.problem for device in devices if device.problem is not None}
     for uuid, quarantine in held_back.items():
-        gone = "" if any(device.uuid == uuid for device in devices) else ", and gone"
+        gone = "" if any(device.uuid == uuid for device in devices) else ", and the driver does not show it"
         why[uuid] = f"in quarantine since {show_time(quarantine.since)}{gone}. {quarantine.fault.cause}"
     return why
 
@@ -138,12 +165,8 @@ def _now() -> Any:
     return utc_now()
 
 
-def _row_of_gpu(
-    device: "Device", sample: "UsageSample | None", holders: list[str], quarantine: "Quarantine | None"
-) -> list[str]:
-    state = "in quarantine" if quarantine is not None else "not leased" if device.problem is not None else ""
-    held = ", ".join(filter(None, [show_user_text(", ".join(holders)), state]))
-    held = held or ("in MIG mode" if device.mig_enabled else "free")
+def _row_of_gpu(device: "Device", listing: _Listing) -> list[str]:
+    sample = listing.samples.get(device.uuid)
     used = render_size(sample.memory_used if sample else None)
     return [
         "  MIG" if device.is_mig else show(device.index),
@@ -151,14 +174,25 @@ def _row_of_gpu(
         f"{used} of {render_size(device.memory_total)}",
         show(sample.gpu_utilization if sample else None, " %"),
         show(sample.temperature if sample else None, " °C"),
-        held,
+        _describe_hold(device, listing),
         device.uuid,
     ]
 
 
-def _plain_gpu(device: "Device", sample: "UsageSample | None", *, held_by: list[str]) -> dict[str, Any]:
-    usage = to_plain(asdict(sample)) if sample else None
-    return to_plain(asdict(device), usage=usage, held_by=held_by)
+def _describe_hold(device: "Device", listing: _Listing) -> str:
+    state = "in quarantine" if device.uuid in listing.held_back else "not leased" if device.problem is not None else ""
+    parts = [*map(show_user_text, listing.holders.get(device.uuid, ())), state]
+    return ", ".join(filter(None, parts)) or ("in MIG mode" if device.mig_enabled else "free")
+
+
+def _plain_gpu(device: "Device", listing: _Listing) -> dict[str, Any]:
+    sample = listing.samples.get(device.uuid)
+    return to_plain(
+        asdict(device),
+        usage=to_plain(asdict(sample)) if sample else None,
+        held_by=listing.holders.get(device.uuid, []),
+        quarantine=_plain_quarantine(listing.held_back.get(device.uuid)),
+    )
 
 
 def _plain_quarantine(quarantine: "Quarantine | None") -> dict[str, Any] | None:
