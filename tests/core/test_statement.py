@@ -115,6 +115,9 @@ def test_what_is_divided_at_midnights_adds_up(zone, first, offset, seconds, of):
 def test_parts_of_any_division_add_up_and_neighbouring_statements_share_nothing(of, whole, cuts):
     ends = sorted({0, whole, *(cut for cut in cuts if cut < whole)})
     assert add_up(of.part(begin, end, whole) for begin, end in pairwise(ends)) == of
+    reversal = Amounts(cost=-of.cost)
+    for begin, end in pairwise(ends):
+        assert of.part(begin, end, whole).cost == -reversal.part(begin, end, whole).cost
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Statements out of real databases: SQL adds up what the lines add up to, in every zone and by every dimension."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import event, insert
 
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import HOUR, to_seconds
@@ -13,6 +15,7 @@ from nbgpu.core.prices import build_prices
 from nbgpu.core.statement import Amounts, Dimension, Part, ask, merge, split_charge, totals
 from nbgpu.core.usage import HOUR as USAGE_HOUR
 from nbgpu.core.usage import Metered, Usage, UsageEntry
+from nbgpu.store import open_database
 from nbgpu.store.ledger import SqlLedger
 from nbgpu.store.metering import SqlMetering
 from nbgpu.store.prices import SqlPrices
@@ -214,3 +217,28 @@ def test_a_line_of_usage_is_never_longer_than_an_hour_of_utc(engine, sessions):
     """What the statement's queries stand on."""
     for charge in SqlLedger(engine).charges():
         assert charge.charge_period_start // HOUR == (charge.charge_period_end - 1) // HOUR
+
+
+@pytest.mark.parametrize("dimensions", DIMENSIONS, ids=lambda found: "+".join(found) or "none")
+def test_sqlite_reads_the_time_that_is_asked_for_and_no_other(sqlite_url, dimensions):
+    """How much other months hold makes no difference: every table is entered by an index, most often that of time."""
+    engine = open_database(sqlite_url)
+    plans = []
+
+    def explain(_connection, cursor, statement, parameters, *_):
+        if statement.startswith("SELECT") and ("FROM charges" in statement or "FROM usage_hours" in statement):
+            with closing(sqlite3.connect(engine.url.database)) as other:
+                plans.extend(row[3] for row in other.execute(f"EXPLAIN QUERY PLAN {statement}", parameters))
+
+    event.listen(engine, "before_cursor_execute", explain)
+    for question in (
+        ask(dimensions, FIRST, LAST, ZoneInfo("Asia/Kathmandu")),
+        ask(dimensions, FIRST, LAST, UTC, username="ann"),
+        ask(dimensions, FIRST, LAST, UTC, billing_group="lab"),
+    ):
+        SqlStatements(engine).read(question, NOW)
+    engine.dispose()
+    assert [plan for plan in plans if plan.startswith("SCAN") and "anon_1" not in plan] == []
+    assert any("ix_charges_period" in plan for plan in plans)
+    assert any("ix_charges_user" in plan for plan in plans)
+    assert any("ix_usage_hours_starts_at" in plan for plan in plans)

@@ -60,10 +60,16 @@ class Amounts:
         )
 
     def part(self, begin: int, end: int, whole: int) -> "Amounts":
-        """Return the part from `begin` to `end` of `whole` seconds; the parts of a division add up."""
+        """Return the part from `begin` to `end` of `whole` seconds; the parts of a division add up.
+
+        Rounded towards zero at both ends, so that a line and its reversal are divided alike.
+        """
+
+        def upto(value: int, seconds: int) -> int:
+            return abs(value) * seconds // whole * (-1 if value < 0 else 1)
 
         def cut(value: int) -> int:
-            return value * end // whole - value * begin // whole
+            return upto(value, end) - upto(value, begin)
 
         return Amounts(
             server_seconds=cut(self.server_seconds),
@@ -108,6 +114,8 @@ class Question:
 
     def key(self, values: Sequence[str], bucket: int) -> tuple[str, ...]:
         """Return a line's key; `values` are of the dimensions that are not of time, in their order."""
+        if len(values) == len(self.dimensions):
+            return tuple(values)
         rest, first_day = iter(values), self.buckets[bucket].first_day.isoformat()
         days = {Dimension.DAY: first_day, Dimension.MONTH: first_day[:7]}
         return tuple(days[each] if each in days else next(rest) for each in self.dimensions)
@@ -167,18 +175,23 @@ def split_charge(question: Question, charge: Charge, *, accrued: bool = False) -
 
 def merge(parts: Iterable[Part]) -> tuple[Part, ...]:
     """Return one part a key and currency, in the order of the keys; what has no currency goes to the key's first."""
-    with_money: dict[tuple[tuple[str, ...], str], Amounts] = {}
-    without: dict[tuple[str, ...], Amounts] = {}
+    sums: dict[tuple[tuple[str, ...], str], Amounts] = {}
     for part in parts:
-        if part.currency:
-            place = part.key, part.currency
-            with_money[place] = with_money.get(place, NOTHING) + part.amounts
-        else:
-            without[part.key] = without.get(part.key, NOTHING) + part.amounts
-    lines = []
-    for key, currency in sorted(with_money):
-        lines.append(Part(key, currency, with_money[key, currency] + without.pop(key, NOTHING)))
-    return tuple(sorted((*lines, *(Part(key, "", amounts) for key, amounts in without.items())), key=_place))
+        place = part.key, part.currency
+        before = sums.get(place)
+        sums[place] = part.amounts if before is None else before + part.amounts
+    lines: list[Part] = []
+    without: dict[tuple[str, ...], Amounts] = {}
+    for key, currency in sorted(sums):  # "" comes before all currencies of its key
+        amounts = sums[key, currency]
+        if not currency:
+            without[key] = amounts
+            continue
+        rest = without.pop(key, None)
+        lines.append(Part(key, currency, amounts if rest is None else amounts + rest))
+    if without:
+        lines = sorted([*lines, *(Part(key, "", amounts) for key, amounts in without.items())], key=_place)
+    return tuple(lines)
 
 
 def totals(lines: Iterable[Part]) -> dict[str, Amounts]:

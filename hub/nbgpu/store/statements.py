@@ -4,12 +4,11 @@ A line of usage is at most an hour long and ends at a full hour of UTC at the la
 that is no full hour divides only lines that began within the hour before: these alone are read one by one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CTE, BigInteger, ColumnElement, Engine, Integer, and_, case, column, func, or_, select
-from sqlalchemy import values as sql_values
+from sqlalchemy import BigInteger, ColumnElement, Engine, Select, and_, bindparam, case, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from nbgpu.core.ledger import Charge, ChargeCategory
@@ -35,7 +34,12 @@ _USAGE = {
     Dimension.SKU: SessionRow.flavor + ":gpu:" + SessionRow.tariff,  # as core.prices.device_sku
     Dimension.SESSION: SessionRow.session_id,
 }
-_OF_DEVICE = UsageHourRow.device_uuid != ""
+_START, _END, _SHARE = (bindparam(name, type_=BigInteger) for name in ("bucket_start", "bucket_end", "share"))
+_VALUES = (
+    ChargeRow.consumed_seconds,
+    case((ChargeRow.resource_id == "", ChargeRow.consumed_seconds), else_=0),
+    ChargeRow.billed_cost,
+)
 _IS_USAGE = ChargeRow.charge_category == ChargeCategory.USAGE.value
 
 
@@ -83,46 +87,41 @@ def _freeze(db: Session) -> None:
 
 def _posted(db: Session, question: Question) -> Iterator[Part]:
     """Yield the sums of lines that lie within a bucket."""
-    buckets, fields = _buckets(question), _fields(question, _LINE)
-    within = or_(~_IS_USAGE, ChargeRow.charge_period_end <= buckets.c.ending)
-    of_server = ChargeRow.resource_id == ""
-    rows = db.execute(
-        select(
-            buckets.c.number,
-            ChargeRow.billing_currency,
-            func.sum(case((of_server, ChargeRow.consumed_seconds), else_=0)),
-            func.sum(case((of_server, 0), else_=ChargeRow.consumed_seconds)),
-            func.sum(ChargeRow.billed_cost),
-            func.max(case((ChargeRow.estimated, 1), else_=0)),
-            *fields,
-        )
-        .select_from(buckets.join(ChargeRow, and_(_begins_in(ChargeRow.charge_period_start, buckets), within)))
-        .where(*_whose(question))
-        .group_by(buckets.c.number, ChargeRow.billing_currency, *fields)
-    )
-    for number, currency, server, gpu, cost, estimated, *key in rows:
-        amounts = Amounts(server_seconds=int(server), gpu_seconds=int(gpu), cost=int(cost), estimated=bool(estimated))
-        yield Part(question.key(key, number), currency, amounts)
+    within = or_(~_IS_USAGE, ChargeRow.charge_period_end <= _END)
+    query = _sum_lines(question, [func.sum(value) for value in _VALUES]).where(within)
+    for number, bucket in enumerate(question.buckets):
+        for currency, guessed, *row in db.execute(query, _bounds(bucket.period)):
+            yield Part(question.key(row[3:], number), currency, _to_amounts(row[:3], guessed))
 
 
 def _straddling(db: Session, question: Question) -> Iterator[Part]:
-    """Yield the parts of lines that a midnight divides."""
-    edges = [edge for edge in _edges(question) if edge % HOUR]
-    if not edges:
-        return
-    at = _table("edges", {"at": edges})
-    fields = [getattr(ChargeRow, name) for name in FIELDS]
-    divided = and_(
-        ChargeRow.charge_period_start > at.c.at - HOUR,
-        ChargeRow.charge_period_start < at.c.at,
-        ChargeRow.charge_period_end > at.c.at,
-        _IS_USAGE,
+    """Yield the parts of lines that a midnight divides, which is the end of the bounds: SQL divides as Amounts do."""
+    share, length = _END - ChargeRow.charge_period_start, ChargeRow.charge_period_end - ChargeRow.charge_period_start
+    sums = [func.sum(value) for value in (*_VALUES, *(value * share // length for value in _VALUES))]
+    query = _sum_lines(question, sums).where(_IS_USAGE, ChargeRow.charge_period_end > _END)
+    for edge in _divided_hours(question):
+        for currency, guessed, *row in db.execute(query, _bounds(Period(edge - HOUR, edge))):
+            after = [whole - before for whole, before in zip(row[:3], row[3:6], strict=True)]
+            for instant, part in ((edge - 1, row[3:6]), (edge, after)):
+                number = question.find_bucket(instant)
+                if number is not None:
+                    yield Part(question.key(row[6:], number), currency, _to_amounts(part, guessed))
+
+
+def _sum_lines(question: Question, sums: list[Any]) -> Select[Any]:
+    """Sums of lines that begin between the bounds: (currency, whether one is estimated, *sums, *key)."""
+    fields = _fields(question, _LINE)
+    return (
+        select(ChargeRow.billing_currency, func.max(case((ChargeRow.estimated, 1), else_=0)), *sums, *fields)
+        .where(_begins_in(ChargeRow.charge_period_start), *_whose(question))
+        .group_by(*fields, ChargeRow.billing_currency)
     )
-    rows = db.execute(select(*fields).select_from(at.join(ChargeRow, divided)).where(*_whose(question)))
-    for row in rows:
-        charge = Charge(*row)
-        for number, amounts in split_charge(question, charge):
-            yield Part(question.key(_values(charge, question), number), charge.billing_currency, amounts)
+
+
+def _to_amounts(values: Sequence[Any], guessed: int) -> Amounts:
+    """Return amounts of what `_VALUES` are; PostgreSQL gives sums as decimals."""
+    seconds, server, cost = map(int, values)
+    return Amounts(server_seconds=server, gpu_seconds=seconds - server, cost=cost, estimated=bool(guessed))
 
 
 def _accrued(charges: Iterable[Charge], question: Question) -> Iterator[Part]:
@@ -134,61 +133,56 @@ def _accrued(charges: Iterable[Charge], question: Question) -> Iterator[Part]:
 
 def _busy(db: Session, question: Question) -> Iterator[Part]:
     """Yield how long GPUs were at work, of sessions that are charged; an hour that a midnight divides is divided."""
-    buckets = _buckets(question)
-    inside = and_(
-        _begins_in(UsageHourRow.starts_at, buckets), UsageHourRow.starts_at <= buckets.c.ending - HOUR, _OF_DEVICE
+    query = _busy_query(question)
+    for number, bucket in enumerate(question.buckets):
+        hours = Period(bucket.period.start, bucket.period.end - HOUR + 1)
+        for whole, _, *values in db.execute(query, _bounds(hours)):
+            yield Part(question.key(values, number), "", Amounts(busy_ms=int(whole)))
+    for edge in _divided_hours(question):
+        hour = edge // HOUR * HOUR
+        for whole, before, *values in db.execute(query, _bounds(Period(hour, hour + 1), edge - hour)):
+            for instant, part in ((edge - 1, before), (edge, whole - before)):
+                found = question.find_bucket(instant)
+                if found is not None:
+                    yield Part(question.key(values, found), "", Amounts(busy_ms=int(part)))
+
+
+def _busy_query(question: Question) -> Select[Any]:
+    """Sums of hours that begin between the bounds: (whole, the share of each, *key), where any was reported."""
+    fields, whose = _fields(question, _USAGE), _whose(question, _USAGE)
+    busy = cast(func.sum(UsageHourRow.busy_ms), BigInteger)
+    session_id = UsageHourRow.session_id
+    hours = (
+        select(session_id.label("session_id"), busy.label("whole"), (busy * _SHARE // HOUR).label("part"))
+        .where(_begins_in(UsageHourRow.starts_at), UsageHourRow.device_uuid != "")
+        .group_by(session_id)
     )
-    for number, busy, *key in _sum_busy(db, question, buckets.c.number, buckets.join(UsageHourRow, inside)):
-        yield Part(question.key(key, number), "", Amounts(busy_ms=busy))
-    hours = [edge // HOUR * HOUR for edge in _edges(question) if edge % HOUR]
-    if hours:
-        at = _table("hours", {"at": hours})
-        source = at.join(UsageHourRow, and_(UsageHourRow.starts_at == at.c.at, _OF_DEVICE))
-        for starts_at, busy, *key in _sum_busy(db, question, at.c.at, source):
-            for number, part in question.cut(Amounts(busy_ms=busy), Period(starts_at, starts_at + HOUR)):
-                yield Part(question.key(key, number), "", part)
-
-
-def _sum_busy(db: Session, question: Question, by: Any, source: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield (`by`, milliseconds, *key) of hours of usage: summed by session first, which needs no look at sessions."""
-    fields = _fields(question, _USAGE)
-    busy = func.sum(UsageHourRow.busy_ms).label("busy_ms")
-    sums = select(UsageHourRow.session_id, by.label("by"), busy).select_from(source)
-    found = sums.group_by(UsageHourRow.session_id, by).subquery()
-    rows = db.execute(
-        select(found.c.by, func.sum(found.c.busy_ms), *fields)
-        .select_from(found.join(SessionRow, SessionRow.session_id == found.c.session_id))
-        .where(SessionRow.billable, *_whose(question, _USAGE))
-        .group_by(found.c.by, *fields)
-    )
-    for number, milliseconds, *key in rows:
-        yield number, None if milliseconds is None else int(milliseconds), *key
-
-
-def _buckets(question: Question) -> CTE:
-    periods = [bucket.period for bucket in question.buckets]
-    return _table(
-        "buckets",
-        {
-            "number": list(range(len(periods))),
-            "start": [period.start for period in periods],
-            "ending": [period.end for period in periods],
-        },
+    if whose:  # few sessions: their hours are found by their ids
+        hours = hours.where(UsageHourRow.session_id.in_(select(SessionRow.session_id).where(*whose)))
+    found = hours.subquery()
+    # An outer join: of an inner one SQLite would begin with the sessions, all there ever were.
+    return (
+        select(func.sum(found.c.whole), func.sum(found.c.part), *fields)
+        .select_from(found.outerjoin(SessionRow, SessionRow.session_id == found.c.session_id))
+        .where(func.coalesce(SessionRow.billable, False))
+        .group_by(*fields)
+        .having(func.sum(found.c.whole).is_not(None))
     )
 
 
-def _table(name: str, columns: dict[str, list[int]]) -> CTE:
-    """A table of numbers that lives as long as a query."""
-    types = [column(each, Integer if each == "number" else BigInteger) for each in columns]
-    return sql_values(*types, name=name, literal_binds=True).data(list(zip(*columns.values(), strict=True))).cte()
+def _begins_in(start: Any) -> ColumnElement[bool]:
+    """Whether something begins between the bounds of a query."""
+    return and_(start >= _START, start < _END)
 
 
-def _begins_in(start: Any, buckets: CTE) -> ColumnElement[bool]:
-    return and_(start >= buckets.c.start, start < buckets.c.ending)
+def _bounds(period: Period, share: int = 0) -> dict[str, int]:
+    return {"bucket_start": period.start, "bucket_end": period.end, "share": share}
 
 
-def _edges(question: Question) -> list[int]:
-    return sorted({edge for bucket in question.buckets for edge in (bucket.period.start, bucket.period.end)})
+def _divided_hours(question: Question) -> list[int]:
+    """Return the ends of buckets that lie within an hour of UTC."""
+    ends = {end for bucket in question.buckets for end in (bucket.period.start, bucket.period.end)}
+    return sorted(end for end in ends if end % HOUR)
 
 
 def _fields(question: Question, table: dict[Dimension, Any]) -> list[Any]:

@@ -11,7 +11,7 @@ _OPEN = sa.text("returned_at IS NULL")
 
 def upgrade() -> None:
     """Make the tables."""
-    for name in ("usage_minutes", "usage_hours"):
+    for name, summed in (("usage_minutes", []), ("usage_hours", ["busy_ms"])):
         op.create_table(
             name,
             sa.Column("session_id", sa.String(36), sa.ForeignKey("sessions.session_id"), primary_key=True),
@@ -26,7 +26,7 @@ def upgrade() -> None:
             sa.Column("ram_mib_s", sa.BigInteger),
             sqlite_with_rowid=False,
         )
-        op.create_index(f"ix_{name}_starts_at", name, ["starts_at"])
+        op.create_index(f"ix_{name}_starts_at", name, ["starts_at", *summed])
     op.create_table(
         "quarantines",
         sa.Column("id", sa.Integer, primary_key=True),
