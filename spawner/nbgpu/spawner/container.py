@@ -14,6 +14,8 @@ DEPLOYMENT_LABEL = "org.nbgpu.deployment"  # on containers, networks and volumes
 SESSION_LABEL = "org.nbgpu.session"
 DEVICES_LABEL = "org.nbgpu.devices"  # UUIDs; a device is not leased while a container that was given it runs
 SERVER_LABEL = "org.nbgpu.server"
+NOTICE_VARIABLE = "NBGPU_NOTICE_FILE"  # names the file in which a server is told of its stop
+NOTICE_FILE = "/run/nbgpu/notice.json"
 
 # Libraries that start one thread a core of the *machine* unless told the container's share.
 _THREAD_VARIABLES = (
@@ -60,6 +62,7 @@ def build_environment(flavor: Flavor, lease: Lease, devices: tuple[Device, ...])
         "NBGPU_FLAVOR": flavor.slug,
         "NBGPU_IMAGE": lease.image,
         "NBGPU_DEVICES": ",".join(lease.allocation.device_uuids),
+        NOTICE_VARIABLE: NOTICE_FILE,
     }
     if flavor.kind is FlavorKind.SHARED:
         environment |= _share_environment(flavor, devices)

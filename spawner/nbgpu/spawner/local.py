@@ -99,6 +99,7 @@ class LocalSpawner(FlavoredSpawner):
             **self.desk.grant(lease).environment,
             SERVER_VARIABLE: self.slug,
             SESSION_VARIABLE: lease.session_id,
+            container.NOTICE_VARIABLE: str(self.sessions.notice_path(self.slug)),
             "HOME": str(home),
             "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         }

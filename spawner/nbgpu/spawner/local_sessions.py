@@ -65,6 +65,10 @@ class Sessions:
         """Return where the output of a server (its slug) is."""
         return self.folder / f"{server}.log"
 
+    def notice_path(self, server: str) -> Path:
+        """Return where a server (its slug) is told of its stop."""
+        return self.folder / f"{server}.notice"
+
     # Start
 
     def start(
@@ -176,6 +180,7 @@ class Sessions:
         record = next((each for each in self.records() if each.session_id == session_id), None)
         if record is not None:
             self.record_path(record.server).unlink(missing_ok=True)
+            self.notice_path(record.server).unlink(missing_ok=True)
         return killed_at or _time(record.ended_at if record is not None else None)
 
     def _ask_to_end(self, record: Record, seconds: float) -> None:

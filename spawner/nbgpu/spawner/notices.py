@@ -13,19 +13,16 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError
 
 from nbgpu.core.errors import EngineError
-from nbgpu.spawner.container import DEPLOYMENT_LABEL, SESSION_LABEL
+from nbgpu.spawner.container import DEPLOYMENT_LABEL, NOTICE_FILE, SESSION_LABEL
 from nbgpu.spawner.docker_calls import call, to_engine_error
 from nbgpu.spawner.local_processes import PROC
 from nbgpu.spawner.local_sessions import Sessions
 
-NOTICE_VARIABLE = "NBGPU_NOTICE_FILE"
-CONTAINER_FILE = "/run/nbgpu/notice.json"
 SIGNAL = signal.SIGUSR1
 # SigCgt of /proc/PID/status: the signals that a program catches, bit n - 1 for signal n.
 _SIGNAL_SCRIPT = f"""
@@ -65,7 +62,7 @@ class DockerNotices:
         return bool(found)
 
     def _put(self, container_id: str, content: bytes) -> None:
-        root, *parts = CONTAINER_FILE.removeprefix("/").split("/")
+        root, *parts = NOTICE_FILE.removeprefix("/").split("/")
         call(self._client, "put_archive", container_id, f"/{root}", _pack("/".join(parts), content))
 
     def _signal(self, container_id: str) -> None:
@@ -85,7 +82,7 @@ class LocalNotices:
         pids = self._sessions.processes().get(session_id, [])
         if record is None or not pids:
             return False
-        file = notice_path(self._sessions.folder, record.server)
+        file = self._sessions.notice_path(record.server)
         draft = file.with_suffix(".draft")
         try:
             draft.write_bytes(build_notice(text, stop_at, cause))
@@ -100,11 +97,6 @@ def build_notice(text: str, stop_at: datetime | None, cause: str | None) -> byte
     """Return the file's content."""
     content = {"text": text, "stop_at": stop_at.isoformat() if stop_at is not None else None, "cause": cause}
     return json.dumps(content, ensure_ascii=False).encode() + b"\n"
-
-
-def notice_path(folder: Path, server: str) -> Path:
-    """Return where a local server (its slug) finds its notice."""
-    return folder / f"{server}.notice"
 
 
 def _signal_waiting(pids: Iterable[int]) -> None:
