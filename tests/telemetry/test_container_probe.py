@@ -8,7 +8,7 @@ import pytest
 from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.gpu_health import FaultKind, Quarantine
 from nbgpu.core.reconcile import ContainerFact
-from nbgpu.telemetry.container_probe import COMMAND, ContainerProbe, Sight, read_answer
+from nbgpu.telemetry.container_probe import COMMAND, PERIOD, RARE_PERIOD, ContainerProbe, Sight, read_answer
 from nbgpu.telemetry.known_containers import KnownContainers
 
 
@@ -60,6 +60,7 @@ class Probing:
         self.sights = dict.fromkeys(sessions, Sight.SEES)
         self.looked: list[str] = []
         self.well = True
+        self.period = PERIOD
         self.reported: list[tuple[str, Quarantine]] = []
         facts = tuple(ContainerFact(name, session, running=True) for name, session in sessions.items())
         fleet = type("Fleet", (), {"containers": lambda self: facts})()
@@ -68,6 +69,7 @@ class Probing:
             containers=KnownContainers(fleet),
             look=self.look,
             machine_is_well=lambda: self.well,
+            period=lambda: self.period,
             report=lambda session, quarantine: self.reported.append((session, quarantine)),
             clock=lab.clock,
         )
@@ -119,6 +121,17 @@ def test_a_session_that_has_lost_its_device_is_not_looked_into_again(lab):
         lab.watch.report_lost(session, quarantine)
     lab.look(1)
     probing.looked.clear()
+    lab.wait(PERIOD)
     probing.probe.tick()
     assert probing.looked == []
     assert lab.lost_at(lease) == [lease.created_at]
+
+
+@pytest.mark.parametrize(("period", "rounds"), [(PERIOD, 21), (RARE_PERIOD, 3)])
+def test_where_nothing_can_take_devices_away_it_is_looked_seldom(lab, period, rounds):
+    probing = Probing(lab, a=lab.start("ann").session_id)
+    probing.period = period
+    for _ in range(21):
+        probing.probe.tick()
+        lab.wait(60)
+    assert len(probing.looked) == rounds

@@ -18,7 +18,7 @@ from nbgpu.service.loops import Loop
 from nbgpu.spawner.docker_calls import LateClient, call, inspect
 from nbgpu.spawner.local_sessions import DEPLOYMENT_VARIABLE, SESSION_VARIABLE
 from nbgpu.telemetry.cgroups import CgroupMeters
-from nbgpu.telemetry.container_probe import PERIOD, ContainerProbe, look_into
+from nbgpu.telemetry.container_probe import PERIOD, RARE_PERIOD, ContainerProbe, look_into
 from nbgpu.telemetry.gpu_watch import GpuWatch
 from nbgpu.telemetry.known_containers import KnownContainers
 from nbgpu.telemetry.owners import ProcessOwners, container_of, variable_of
@@ -95,6 +95,7 @@ class Sampling:
             containers=self.containers,
             look=lambda container: look_into(self._docker, container),
             machine_is_well=lambda: not self.sampler.stale,
+            period=lambda: PERIOD if self._systemd_manages else RARE_PERIOD,
             report=self.watch.report_lost,
             clock=utc_now,
         )
@@ -126,6 +127,11 @@ class Sampling:
     @cached_property
     def _docker(self) -> LateClient:
         return LateClient(lambda: self.adapters.docker.api)
+
+    @cached_property
+    def _systemd_manages(self) -> bool:
+        """Whether a reload of systemd can take devices from containers. Raises EngineUnavailable."""
+        return bool(call(self._docker, "info").get("CgroupDriver") == "systemd")
 
     def _find_session(self, pid: int) -> str | None:
         if self.adapters.is_local:
