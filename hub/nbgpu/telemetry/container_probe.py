@@ -3,7 +3,7 @@
 After `systemctl daemon-reload` on the host, at night by an automatic update, a running container can lose its devices
 while the machine has them: programs in it that begin then fail, and only a new container helps. Nothing outside the
 container shows it, so a small program in it asks the driver anew: once a minute where systemd manages Docker's control
-groups, and now and then elsewhere. A look costs the machine about 0.15 s of CPU, nearly all in Docker and the container.
+groups, and now and then elsewhere. A look costs the machine about 0.15 s of CPU, nearly all in Docker and container.
 """
 
 import json
@@ -66,9 +66,9 @@ class ContainerProbe:
         report: Callable[[str, Quarantine], None],
         clock: Clock,
     ) -> None:
-        """Take what looks into a container (its id), whether the machine's own driver answers now, and how often to look.
+        """Take what looks into a container (its id), and whether the machine's own driver answers now.
 
-        `period` may raise EngineError.
+        `period` returns the seconds between two rounds; it may raise EngineError.
         """
         self._usage = usage
         self._containers = containers
@@ -83,11 +83,8 @@ class ContainerProbe:
     def tick(self) -> None:
         """Look into each container that has GPUs, if it is time for a round. Raises EngineError, StoreError."""
         now = self._clock()
-        if self._round_at is not None and timedelta(0) <= now - self._round_at < timedelta(
-            seconds=self._period() * 0.9
-        ):
+        if not self._is_due(now):
             return
-        self._round_at = now
         held: dict[str, list[str]] = {}
         for holding in self._usage.holdings():
             if holding.metered.device_uuid != SERVER:
@@ -96,6 +93,12 @@ class ContainerProbe:
         self._seen_at = {session: at for session, at in self._seen_at.items() if session in held}
         for session, container in ids.items():
             self._judge(session, container, held[session])
+        self._round_at = now
+
+    def _is_due(self, now: datetime) -> bool:
+        if self._round_at is None:
+            return True
+        return not timedelta(0) <= now - self._round_at < timedelta(seconds=self._period() * 0.9)
 
     def _judge(self, session: str, container: str, devices: list[str]) -> None:
         """A container that lost its GPUs is asked twice, and not believed while the machine's driver fails, too."""
