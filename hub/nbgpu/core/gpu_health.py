@@ -49,6 +49,16 @@ class Quarantine:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """A device that a running session has lost."""
+
+    session_id: str
+    device_uuid: str
+    lost_at: datetime  # its last good sample
+    noticed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceHealth:
     """What is known of a device as of its last sample."""
 

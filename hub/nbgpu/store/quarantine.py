@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Engine, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from nbgpu.core.gpu_health import Fault, FaultKind, Quarantine
+from nbgpu.core.gpu_health import Fault, FaultKind, Loss, Quarantine
 from nbgpu.store.schema import LeaseRow, SessionRow
 from nbgpu.store.usage_schema import QuarantineRow
 from nbgpu.store.work import unit_of_work
@@ -71,6 +71,21 @@ class SqlQuarantines:
         query = select(LeaseRow.device_uuid).where(LeaseRow.released_at.is_(None), LeaseRow.lost_at.is_not(None))
         with unit_of_work(self._engine, reads_only=True) as db:
             return frozenset(db.scalars(query))
+
+    def losses(self) -> tuple[Loss, ...]:
+        """Return what running sessions have lost and is in quarantine for it."""
+        query = (
+            select(LeaseRow, QuarantineRow.since)
+            .join(QuarantineRow, QuarantineRow.device_uuid == LeaseRow.device_uuid)
+            .where(LeaseRow.released_at.is_(None), LeaseRow.lost_at.is_not(None), QuarantineRow.returned_at.is_(None))
+            .order_by(LeaseRow.session_id, LeaseRow.position)
+        )
+        with unit_of_work(self._engine, reads_only=True) as db:
+            return tuple(
+                Loss(slot.session_id, slot.device_uuid, slot.lost_at, since)
+                for slot, since in db.execute(query)
+                if slot.lost_at is not None
+            )
 
     def _mark_lost(self, db: Session, quarantine: Quarantine, session_id: str | None) -> None:
         query = (

@@ -21,6 +21,8 @@ from nbgpu.telemetry.cgroups import CgroupMeters
 from nbgpu.telemetry.container_probe import PERIOD, RARE_PERIOD, ContainerProbe, look_into
 from nbgpu.telemetry.gpu_watch import GpuWatch
 from nbgpu.telemetry.known_containers import KnownContainers
+from nbgpu.telemetry.loss_notices import PERIOD as LOSSES_PERIOD
+from nbgpu.telemetry.loss_notices import LossTeller
 from nbgpu.telemetry.owners import ProcessOwners, container_of, variable_of
 from nbgpu.telemetry.process_meters import ProcessMeters
 from nbgpu.telemetry.sampler import INTERVAL, Sampler, UsageWriter
@@ -29,6 +31,7 @@ from nbgpu.telemetry.servers import ServerSampler
 from nbgpu.telemetry.usage_book import UsageBook
 from nbgpu.wiring.adapters import MODES, Adapters
 from nbgpu.wiring.local import open_sessions
+from nbgpu.wiring.money import Money
 
 WRITE_PERIOD = 60.0  # seconds
 FORGET_PERIOD = 3600.0
@@ -48,6 +51,7 @@ class Sampling:
             Loop("servers", SERVERS_INTERVAL, self.servers.tick),
             Loop("usage", WRITE_PERIOD, self.writer.write),
             Loop("minutes", FORGET_PERIOD, self.writer.forget),
+            Loop("losses", LOSSES_PERIOD, self.losses.tick),
         ]
         if not self.adapters.is_local:  # a process sees what the machine sees
             found.append(Loop("containers", PERIOD, self.probe.tick))
@@ -99,6 +103,11 @@ class Sampling:
             report=self.watch.report_lost,
             clock=utc_now,
         )
+
+    @cached_property
+    def losses(self) -> LossTeller:
+        """Tells servers that have lost a GPU."""
+        return LossTeller(self.adapters.quarantines.losses, Money(self.adapters).notices, utc_now)
 
     @cached_property
     def reader(self) -> GpuReader:
