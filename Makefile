@@ -27,6 +27,7 @@ setup: $(STAMP)  ## bring what the machine lacks, without running anything
 
 test: $(STAMP)  ## run every test, with the real Docker engine and a real browser (ARGS="-k name")
 	@$(BIN)/nbgpu setup --for-tests
+	@.ci/focus-validator $(VENV)/focus
 	@$(BIN)/python -m pytest $(ARGS)
 
 chaos: $(STAMP)  ## kill -9 the hub fifty times at each step of a start and a stop (hours; ROUNDS=5 for fewer)

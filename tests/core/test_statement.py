@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbgpu.core.ledger import Charge, ChargeCategory
+from nbgpu.core.ledger import ChargeCategory
 from nbgpu.core.periods import HOUR, Period, to_seconds
 from nbgpu.core.statement import Amounts, Dimension, Part, ask, merge, midnight, split_charge, totals
+from store.charges import charge
 
 DAYS = 400
 ZONES = sorted(zoneinfo.available_timezones())
@@ -41,27 +42,6 @@ amounts = st.builds(
     cost=st.integers(-(10**9), 10**9),
     accrued=st.integers(0, 10**9),
 )
-
-
-def charge(start: int, seconds: int, **fields: object) -> Charge:
-    defaults = {
-        "charge_key": "k",
-        "session_id": "s",
-        "username": "ann",
-        "billing_group": "",
-        "flavor": "a100",
-        "sku_id": "a100:gpu:on-demand",
-        "resource_id": "GPU-1",
-        "charge_category": "Usage",
-        "charge_period_start": start,
-        "charge_period_end": start + seconds,
-        "consumed_seconds": seconds,
-        "consumed_unit": "GPU-Hours",
-        "list_unit_price": 1_000_000,
-        "billed_cost": 277 * seconds,
-        "billing_currency": "USD",
-    }
-    return Charge(**defaults | fields)
 
 
 def add_up(parts) -> Amounts:

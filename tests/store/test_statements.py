@@ -206,7 +206,7 @@ def test_credits_are_in_the_statement_of_the_day_they_begin_in(engine, statement
 
 def test_single_lines_are_those_that_begin_in_the_time(engine, statements, sessions):
     question = ask([], FIRST, LAST, UTC)
-    found = statements.charges(question, NOW)
+    found = list(statements.charges(question, NOW))
     assert all(posted for _, posted in found)
     assert sum(charge.billed_cost for charge, _ in found) == totals(statements.read(question, NOW))["USD"].cost
     of_bob = statements.charges(ask([], FIRST, LAST, UTC, username="bob"), NOW)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from nbgpu.cli import db, gpus, images, prices
+from nbgpu.cli import db, gpus, images, prices, usage
 from nbgpu.cli.doctor import doctor
 from nbgpu.cli.homes import homes
 from nbgpu.cli.lists import flavors, leases
@@ -50,6 +50,7 @@ app.add_typer(gpus.app, name="gpus")
 app.add_typer(images.app, name="images")
 app.add_typer(db.app, name="db")
 app.add_typer(prices.app, name="prices")
+app.add_typer(usage.app, name="usage")
 
 
 def main() -> None:

@@ -99,6 +99,7 @@ class Question:
 
     dimensions: tuple[Dimension, ...]
     buckets: tuple[Bucket, ...]
+    last_day: date
     username: str | None = None  # of this user alone
     billing_group: str | None = None  # of this group alone
 
@@ -106,6 +107,11 @@ class Question:
     def period(self) -> Period:
         """The whole of it."""
         return Period(self.buckets[0].period.start, self.buckets[-1].period.end)
+
+    @property
+    def first_day(self) -> date:
+        """The first day that is asked for."""
+        return self.buckets[0].first_day
 
     def find_bucket(self, instant: int) -> int | None:
         """Return the number of the bucket that an instant lies in; None where it lies outside."""
@@ -147,7 +153,9 @@ def ask(
     buckets = tuple(bucket for bucket in found if bucket.period.seconds)
     if not buckets:
         raise ValueError(f"there is no day from {first_day} to {last_day} in {zone}")
-    return Question(dimensions=wanted, buckets=buckets, username=username, billing_group=billing_group)
+    return Question(
+        dimensions=wanted, buckets=buckets, last_day=last_day, username=username, billing_group=billing_group
+    )
 
 
 def midnight(day: date, zone: tzinfo) -> int:

@@ -63,20 +63,22 @@ class SqlStatements:
                 ]
             )
 
-    @retried
-    def charges(self, question: Question, now: datetime) -> tuple[tuple[Charge, bool], ...]:
-        """Return the single lines that begin in the question's time, each with whether it is posted."""
+    def charges(self, question: Question, now: datetime) -> Iterator[tuple[Charge, bool]]:
+        """Yield the single lines that begin in the question's time, each with whether it is posted, those first."""
+        query = (
+            select(*(getattr(ChargeRow, name) for name in FIELDS))
+            .where(_begins_in(ChargeRow.charge_period_start), *_whose(question))
+            .order_by(ChargeRow.charge_period_start, ChargeRow.id)
+            .execution_options(yield_per=1000)
+        )
+        period = question.period
         with unit_of_work(self._engine, reads_only=True) as db:
             _freeze(db)
-            start, end = question.period.start, question.period.end
-            rows = db.execute(
-                select(*(getattr(ChargeRow, name) for name in FIELDS))
-                .where(ChargeRow.charge_period_start >= start, ChargeRow.charge_period_start < end, *_whose(question))
-                .order_by(ChargeRow.charge_period_start, ChargeRow.id)
-            )
-            posted = [(Charge(*row), True) for row in rows]
-            running = [each for each in accrued_in(db, now) if _is_asked_for(each, question)]
-        return (*posted, *((each, False) for each in running if start <= each.charge_period_start < end))
+            for row in db.execute(query, _bounds(period)):
+                yield Charge(*row), True
+            for charge in accrued_in(db, now):
+                if _is_asked_for(charge, question) and period.start <= charge.charge_period_start < period.end:
+                    yield charge, False
 
 
 def _freeze(db: Session) -> None:

@@ -35,6 +35,7 @@ from nbgpu.store.ledger import SqlLedger
 from nbgpu.store.metering import SqlMetering
 from nbgpu.store.prices import SqlPrices
 from nbgpu.store.quarantine import SqlQuarantines
+from nbgpu.store.statements import SqlStatements
 from nbgpu.store.usage import SqlUsage
 from nbgpu.telemetry.health import CheckedInventory
 from nbgpu.telemetry.hub_api import HubApi
@@ -113,6 +114,11 @@ class Adapters:
     def ledger(self) -> SqlLedger:
         """The ledger's charges."""
         return SqlLedger(self.database)
+
+    @cached_property
+    def statements(self) -> SqlStatements:
+        """What was used and what it cost, added up."""
+        return SqlStatements(self.database)
 
     @cached_property
     def prices(self) -> SqlPrices:
@@ -214,6 +220,7 @@ class Adapters:
             access=self.access,
             images=self.images,
             currency=self.settings.billing.currency,
+            purse=self.limits,
             turnstile=Turnstile(self.settings.engine.starts),
             on_doubt=on_doubt,
         )
