@@ -15,8 +15,9 @@ SOON = 0.005  # seconds
 class Turns:
     """Work that counts its turns, and lets a test wait for them."""
 
-    def __init__(self, *outcomes: BaseException | None) -> None:
+    def __init__(self, *outcomes: BaseException | None, always: BaseException | None = None) -> None:
         self.outcomes = list(outcomes)
+        self.always = always
         self.count = 0
         self._changed = threading.Condition()
 
@@ -24,7 +25,7 @@ class Turns:
         with self._changed:
             self.count += 1
             self._changed.notify_all()
-        outcome = self.outcomes.pop(0) if self.outcomes else None
+        outcome = self.outcomes.pop(0) if self.outcomes else self.always
         if outcome is not None:
             raise outcome
 
@@ -74,7 +75,7 @@ def test_one_that_fails_goes_on_and_disturbs_no_other(run, error, caplog):
 
 def test_a_failure_that_lasts_is_told_once_and_then_now_and_then(run, caplog):
     now = [0.0]
-    failing = Turns(*[StoreError("The disk is full.")] * 1000)
+    failing = Turns(always=StoreError("The disk is full."))
     loops = run(Loop("failing", 0, failing), monotonic=lambda: now[0])
     failing.wait_for(50)
     assert caplog.text.count("The disk is full.") == 1

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from nbgpu.core.errors import SetupError
 from nbgpu.wiring.deployment import DATA_VARIABLE, Deployment
+from nbgpu.wiring.service import LOCK_FILE, take_lock
 
 STOP_SECONDS = 30.0
+SERVICE_SECONDS = 10.0
 MAX_PORT = 65535
 SEARCHED = 200  # ports looked at for a free pair
 PROXY_PID_FILE = "jupyterhub-proxy.pid"  # JupyterHub's own name for it, in its working folder
@@ -65,8 +67,17 @@ def end_hub(deployment: Deployment, *, seconds: float = STOP_SECONDS) -> int | N
         if not _ended(deployment, seconds):
             _signal(pid, signal.SIGKILL)
             _ended(deployment, seconds)
+    _wait_for_service(deployment)
     deployment.pid_file.unlink(missing_ok=True)
     return pid
+
+
+def _wait_for_service(deployment: Deployment) -> None:
+    """Wait for the `nbgpu` service, which ends with its hub, to have written what it has."""
+    if (deployment.data / LOCK_FILE).exists():
+        lock = take_lock(deployment, seconds=SERVICE_SECONDS)
+        if lock is not None:
+            lock.close()
 
 
 def forget_lost_proxy(deployment: Deployment) -> None:

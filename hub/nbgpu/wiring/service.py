@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nbgpu.wiring.sampling import Sampling
 
 HEALTH_TOKEN = "health-token"  # noqa: S105 - the name of the file that keeps it; it opens nothing else
+LOCK_FILE = "service.lock"
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 LOCK_SECONDS = 20.0  # for the service of a hub that has just ended to end, too
 BUILD_AGAIN = 5.0  # seconds
@@ -75,7 +76,7 @@ def read_health(deployment: Deployment) -> dict[str, Any] | None:
 
 def take_lock(deployment: Deployment, *, seconds: float = LOCK_SECONDS) -> IO[str] | None:
     """Take the right to be the deployment's service, as an open file; None where another keeps it for so long."""
-    file = (deployment.data / "service.lock").open("w")
+    file = (deployment.data / LOCK_FILE).open("w")
     deadline = time.monotonic() + seconds
     while True:
         try:
