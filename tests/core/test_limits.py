@@ -152,7 +152,7 @@ def test_a_budget_that_is_used_up_refuses_but_for_what_costs_nothing():
     standing = Standing(own=(account(9_000_000, 900_000),))
     with pytest.raises(
         BudgetExceeded,
-        match=r"Your budget can't pay for “One A100”, which takes 0\.166666 USD at the least: of 10\.00 until "
+        match=r"Your budget can't pay for “One A100”, which takes 0\.1667 USD at the least: of 10\.00 until "
         r"2026-04-01 00:00 UTC, 9\.00 are spent and 0\.90 held",
     ):
         start(Policies(), standing)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbgpu.core.units import parse_price, parse_size, parse_span, render_price, render_size, render_span
+from nbgpu.core.units import parse_price, parse_size, parse_span, render_money, render_price, render_size, render_span
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,19 @@ def test_sizes_shown(size, text):
 )
 def test_spans_shown(span, text):
     assert render_span(span) == text
+
+
+@pytest.mark.parametrize(
+    ("micro", "text"),
+    [
+        (0, "0.00"),
+        (9_375, "0.0094"),
+        (883_819, "0.8838"),
+        (999_999, "1.00"),
+        (1_234_567, "1.23"),
+        (-500_000, "-0.50"),
+        (12_000_000_000, "12000.00"),
+    ],
+)
+def test_money_is_short(micro, text):
+    assert render_money(micro) == text

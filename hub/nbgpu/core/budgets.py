@@ -12,7 +12,7 @@ from nbgpu.core.errors import BudgetExceeded
 from nbgpu.core.periods import HOUR, Period, to_instant
 from nbgpu.core.quotas import Scope, Who
 from nbgpu.core.texts import Text
-from nbgpu.core.units import render_price
+from nbgpu.core.units import render_money
 from nbgpu.core.windows import Window
 
 
@@ -126,11 +126,11 @@ def refuse(account: Account, *, title: str, least: int, currency: str, zone: tzi
             if budget.is_pool
             else Text("Your budget"),
             flavor=title,
-            least=render_price(least),
+            least=render_money(least),
             currency=currency,
-            amount=render_price(budget.amount),
-            spent=render_price(account.spent),
-            held=render_price(account.held),
+            amount=render_money(budget.amount),
+            spent=render_money(account.spent),
+            held=render_money(account.held),
             until=until,
         )
     )

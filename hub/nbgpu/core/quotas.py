@@ -234,7 +234,8 @@ def describe_window(window: Window | None) -> Text:
     if window is None:
         return Text("in all")
     if window.kind is WindowKind.ROLLING:
-        return Text("in any %(hours)s hours", hours=f"{window.length / HOUR:g}")
+        hours = f"{window.length / HOUR:g}"
+        return Text("in any %(hours)s hours", hours=hours)
     return {
         WindowKind.DAY: Text("a day"),
         WindowKind.WEEK: Text("a week"),

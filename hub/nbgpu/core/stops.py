@@ -58,6 +58,11 @@ def describe_stop(stop: Stop, zone: tzinfo) -> Text:
     )
 
 
+def why_it_stops(cause: Cause) -> Text:
+    """Return the cause of a stop as part of a sentence."""
+    return _WHY[cause]
+
+
 def explain_stop(cause: Cause) -> Text:
     """Return why a server was stopped."""
     return Text("It was stopped: %(why)s.", why=_WHY[cause])

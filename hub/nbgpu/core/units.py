@@ -55,6 +55,14 @@ def render_price(micro: int) -> str:
     return f"{whole}.{fraction.ljust(2, '0')}"
 
 
+def render_money(micro: int) -> str:
+    """Return an amount as a person reads it: "12.35", below one "0.0094"; rounded half to even."""
+    places = 2 if abs(micro) >= MICRO else 4
+    text = f"{round(Decimal(micro) / MICRO, places):f}"
+    whole, _, fraction = text.partition(".")
+    return f"{whole}.{fraction.rstrip('0').ljust(2, '0')}"
+
+
 def render_span(span: timedelta) -> str:
     """Return a span as a person reads it: "8 h", "1 h 30 min", "45 s"; days only from two on."""
     seconds = int(span.total_seconds())

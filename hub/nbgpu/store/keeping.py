@@ -13,6 +13,7 @@ from nbgpu.core.ports import Clock
 from nbgpu.core.quotas import Quota, describe_quota, limits_of
 from nbgpu.core.stops import PlannedStop, Stop, plan_stop
 from nbgpu.store.clock import utc_now
+from nbgpu.store.ledger import select_charges
 from nbgpu.store.limits import Book, authorize_running
 from nbgpu.store.metering import to_facts
 from nbgpu.store.schema import AlertRow, ChargeRow, SessionRow
@@ -53,11 +54,23 @@ class SqlLimits:
     def quotas(self, username: str, groups: Iterable[str] | None = None) -> tuple[Quota, ...]:
         """Return a person's limits as they stand; without `groups` those of their newest session."""
         now, policies = to_seconds(self._clock()), self._policies
+        if not policies.quotas:  # most sites: nothing needs to be looked up
+            return ()
         with unit_of_work(self._engine, reads_only=True) as db:
             known = newest_groups(db, username) if groups is None else groups
             limits = limits_of(policies.quotas, username, known, None)
             tenures = Book(db, now).tenures(username, limits, policies)
             return tuple(describe_quota(limit, tenures, now, policies.zone) for limit in limits)
+
+    def costs(self, session_ids: Iterable[str]) -> dict[str, int]:
+        """Return what sessions have cost so far, in micro-units: what is posted, and what is not yet."""
+        ids = list(session_ids)
+        with unit_of_work(self._engine, reads_only=True) as db:
+            book = Book(db, to_seconds(self._clock()), SessionRow.session_id.in_(ids))
+            found = dict.fromkeys(ids, 0)
+            for charge in [*select_charges(db, ids), *book.accrued]:
+                found[charge.session_id] += charge.billed_cost
+            return found
 
     def all_accounts(self) -> tuple[Account, ...]:
         """Return all budgets as they stand: pools, and those of everybody who has spent or may spend."""
@@ -77,7 +90,9 @@ class SqlLimits:
         with unit_of_work(self._engine) as db:
             db.execute(update(AlertRow).where(AlertRow.id.in_(list(alert_ids))).values(sent_at=self._clock()))
 
-    def _accounts(self, owners: Iterable[tuple[Budget, str]]) -> tuple[Account, ...]:
+    def _accounts(self, owners: list[tuple[Budget, str]]) -> tuple[Account, ...]:
+        if not owners:
+            return ()
         with unit_of_work(self._engine, reads_only=True) as db:
             book = Book(db, to_seconds(self._clock()))
             return tuple(book.account(budget, owner, self._policies) for budget, owner in owners)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nbgpu.core.budgets import Alert
 from nbgpu.core.errors import AlertError
-from nbgpu.core.units import render_price
+from nbgpu.core.units import render_money
 
 PERIOD = 30.0  # seconds between two looks for alerts to send
 
@@ -75,7 +75,7 @@ class AlertLoop:
     def describe(self, alert: Alert) -> tuple[str, str]:
         """Return an alert's title and body."""
         title = f"Budget {alert.budget} of {alert.owner}: {alert.percent} % spent"
-        spent, amount = render_price(alert.spent), render_price(alert.amount)
+        spent, amount = render_money(alert.spent), render_money(alert.amount)
         body = f"{spent} of {amount} {self._currency} were spent at {self._render(alert.raised_at)}."
         if alert.percent >= 100:
             return title, f"{body} Servers that it pays for are stopped after a grace, and none is started."

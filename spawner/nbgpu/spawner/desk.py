@@ -17,6 +17,7 @@ from nbgpu.core.ports import AuditLog, Homes, Inventory, LeaseStore
 from nbgpu.core.texts import Text
 from nbgpu.spawner.cards import Card, ImageView, build_card
 from nbgpu.spawner.device_access import DeviceAccess, DeviceGrant
+from nbgpu.spawner.purse import Meter, Purse, build_meters
 from nbgpu.spawner.sessions import SessionView, build_session_view
 from nbgpu.spawner.stock import explain_shortage
 from nbgpu.spawner.turnstile import Turnstile
@@ -60,6 +61,7 @@ class Desk:
         images: ImageShelf,
         currency: str,
         turnstile: Turnstile,
+        purse: Purse | None = None,
         on_delete: OnDelete = OnDelete.ARCHIVE,
         on_doubt: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -73,6 +75,7 @@ class Desk:
         self._access = access
         self._images = images
         self._currency = currency
+        self._purse = purse
         self.turnstile = turnstile
         self.doubt = on_doubt
 
@@ -167,11 +170,24 @@ class Desk:
         """Return the newest session of each of a user's servers that has had one: the running or the last one."""
         found = {name: self._leases.find_newest(ServerRef(username, name)) for name in servernames}
         devices = self._inventory.snapshot().by_uuid
+        running = [each.session_id for each in found.values() if each is not None and each.released_at is None]
+        costs = self._purse.costs(running) if self._purse is not None and running else {}
         return {
-            name: build_session_view(lease, self.menu.get(lease.flavor), devices, self._currency)
+            name: build_session_view(
+                lease, self.menu.get(lease.flavor), devices, self._currency, costs.get(lease.session_id)
+            )
             for name, lease in found.items()
             if lease is not None
         }
+
+    def meters(self, username: str, groups: Iterable[str]) -> tuple[Meter, ...]:
+        """Return what a person may still spend and use. Raises StoreError."""
+        if self._purse is None:
+            return ()
+        groups = tuple(groups)
+        return build_meters(
+            self._purse.accounts(username, groups), self._purse.quotas(username, groups), self._currency
+        )
 
     def _preselect(self, groups: frozenset[str], last_options: object) -> Choice:
         """The last choice where it can still be had, else the default."""

@@ -21,6 +21,7 @@ from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.failures import explain_failure
 from nbgpu.spawner.i18n import COOKIE, LANGUAGES, Translator, translator_for
 from nbgpu.spawner.progress import TEMPLATES
+from nbgpu.spawner.purse import Meter
 from nbgpu.spawner.sessions import SessionView
 
 
@@ -38,6 +39,7 @@ def build_template_vars(desk: Desk) -> dict[str, object]:
         "explain_failure": explain_failure,
         "sessions_of": pages.sessions_of,
         "last_choice_of": pages.last_choice_of,
+        "meters_of": pages.meters_of,
     }
     # Each is wrapped because the hub calls what it finds, with the user.
     wrapped: dict[str, object] = {name: _constant(function) for name, function in functions.items()}
@@ -98,6 +100,17 @@ class _Pages:
             return await asyncio.to_thread(self._desk.sessions, user.name, tuple(names))
         except NbgpuError:
             return {}
+
+    @pass_context
+    async def meters_of(self, context: Context, user: Any) -> tuple[Meter, ...]:
+        """Return what a user may still spend and use; nothing to others, nor while the database does not answer."""
+        if not _may_see(context, user):
+            return ()
+        groups = tuple(group.name for group in user.groups)
+        try:
+            return await asyncio.to_thread(self._desk.meters, user.name, groups)
+        except NbgpuError:
+            return ()
 
     @pass_context
     def last_choice_of(self, context: Context, user: Any, servername: str) -> Choice | None:

@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from nbgpu.core.devices import Device
 from nbgpu.core.flavors import Flavor
 from nbgpu.core.leases import Lease
+from nbgpu.core.stops import explain_stop, why_it_stops
 from nbgpu.core.texts import Text
+from nbgpu.core.units import render_money
 from nbgpu.spawner.cards import describe_price
 from nbgpu.spawner.endings import Ending, explain_end
 
@@ -25,10 +27,13 @@ class SessionView:
     since: datetime
     ended_at: datetime | None
     ending: Ending | None
+    until: datetime | None = None  # when it has run as long as it may
+    stop: Text | None = None  # what sets that; set where its stop is decided
+    cost: Text | None = None  # so far
 
 
 def build_session_view(
-    lease: Lease, flavor: Flavor | None, devices: Mapping[str, Device], currency: str
+    lease: Lease, flavor: Flavor | None, devices: Mapping[str, Device], currency: str, cost: int | None = None
 ) -> SessionView:
     """Return the view of a lease; `flavor` is None when the menu has it no more."""
     names = [devices[uuid].name if uuid in devices else None for uuid in lease.allocation.device_uuids]
@@ -41,5 +46,21 @@ def build_session_view(
         time_limit=flavor.time_limit if flavor is not None else None,
         since=lease.active_at or lease.created_at,
         ended_at=lease.released_at,
-        ending=explain_end(lease.release_reason or "") if lease.released_at is not None else None,
+        ending=_explain(lease) if lease.released_at is not None else None,
+        until=_until(lease),
+        stop=why_it_stops(lease.stop_cause) if lease.stop_cause is not None else None,
+        cost=Text("%(cost)s %(currency)s", cost=render_money(cost), currency=currency) if cost is not None else None,
     )
+
+
+def _explain(lease: Lease) -> Ending:
+    """Why it ended: a stop that was due says more than that somebody asked for one."""
+    if lease.stop_cause is not None and lease.stop_at is not None and lease.release_reason == "stopped":
+        return Ending(why=explain_stop(lease.stop_cause))
+    return explain_end(lease.release_reason or "")
+
+
+def _until(lease: Lease) -> datetime | None:
+    if lease.stop_at is not None:
+        return lease.stop_at
+    return lease.active_at + lease.authorized if lease.active_at is not None and lease.authorized is not None else None
