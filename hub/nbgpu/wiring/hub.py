@@ -79,6 +79,8 @@ def _configure_hub(c: Config, deployment: Deployment, settings: Settings) -> Non
     c.JupyterHub.allow_named_servers = settings.hub.named_servers > 0
     c.JupyterHub.named_server_limit_per_user = settings.hub.named_servers
     c.JupyterHub.concurrent_spawn_limit = 0  # nobody is sent away: the turnstile lets them in in turn
+    # A hundred servers that take connections and never answer must not hold up what the hub asks of its proxy.
+    c.JupyterHubHTTPClient.connector_options = {"limit": 0}
 
 
 def _configure_proxy(c: Config, deployment: Deployment) -> None:

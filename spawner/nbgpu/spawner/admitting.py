@@ -89,7 +89,9 @@ class AdmittingMixin(LoggingConfigurable):
                 self.orm_spawner.user_options = None  # a wrong choice must not be the next start's default
             return
         # What was chosen, defaults filled in: the admin page, the API and the next start read it here.
-        self.user_options = self.orm_spawner.user_options = self._choice.to_options()
+        self.user_options = self._choice.to_options()
+        if self.orm_spawner.user_options != self.user_options:  # the hub's database is not written for nothing
+            self.orm_spawner.user_options = self.user_options
 
     def take_choice(self) -> Choice:
         """Return what this start was admitted with, once. Raises what admission found wrong."""

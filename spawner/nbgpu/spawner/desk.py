@@ -10,6 +10,7 @@ from typing import Protocol
 
 from nbgpu.core.devices import Device
 from nbgpu.core.errors import ImageMissing, InvalidOptions, NoCapacity, NotAllowed
+from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.homes import OnDelete
 from nbgpu.core.leases import Lease, ServerRef
 from nbgpu.core.menu import IMAGE_KEY, Choice, Menu, parse_options
@@ -103,12 +104,13 @@ class Desk:
 
     def acquire(self, server: ServerRef, choice: Choice, groups: frozenset[str]) -> Lease:
         """Give the server its devices. Raises NoCapacity, with what is free instead, and ImageMissing."""
-        inventory = self._inventory.snapshot()
+        needs_devices = choice.flavor.kind is not FlavorKind.CPU
+        devices = self._inventory.snapshot().devices if needs_devices else ()
         image_id = self.image_id(choice.image)
         try:
-            return self._leases.acquire(server, choice, image_id, inventory.devices, groups=groups)
+            return self._leases.acquire(server, choice, image_id, devices, groups=groups)
         except NoCapacity:
-            eligible = self.menu.eligible(groups)
+            eligible, inventory = self.menu.eligible(groups), self._inventory.snapshot()
             raise NoCapacity(explain_shortage(choice.flavor, eligible, inventory, self._leases.open_leases())) from None
 
     def grant(self, lease: Lease) -> DeviceGrant:
@@ -117,6 +119,8 @@ class Desk:
 
     def devices(self, lease: Lease) -> tuple[Device, ...]:
         """Return the lease's devices that the driver still has."""
+        if not lease.allocation.slots:
+            return ()
         known = self._inventory.snapshot().by_uuid
         return tuple(known[uuid] for uuid in lease.allocation.device_uuids if uuid in known)
 

@@ -7,12 +7,14 @@ server is asked at short, growing intervals, and the engine is asked now and the
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
+from aiohttp import ClientError, ClientTimeout
+from jupyterhub.httpclient import fetch
 
 from nbgpu.core.errors import ServerDied
 
 _FIRST_INTERVAL = 0.03  # seconds
 _LONGEST_INTERVAL = 0.1
+_LIMITS = ClientTimeout(total=5, sock_connect=1)
 _CHECK_EVERY = 1.0  # seconds between two questions to the engine; a dead container's address can take as long to fail
 
 
@@ -36,9 +38,10 @@ async def wait_until_ready(url: str, find_end: Callable[[], Awaitable[str | None
 
 
 async def _answers(url: str) -> bool:
-    request = HTTPRequest(url, connect_timeout=1, request_timeout=5, follow_redirects=False)
+    """Ask with the hub's own client, whose look at the server comes next and finds the connection open."""
     try:
-        response = await AsyncHTTPClient().fetch(request, raise_error=False)
-    except (OSError, HTTPClientError):  # the latter, in spite of raise_error=False, for time limits and cut connections
+        response = await fetch(url, raise_for_status=False, allow_redirects=False, timeout=_LIMITS)
+    except (OSError, ClientError):
         return False
-    return 200 <= response.code < 500
+    response.release()
+    return bool(200 <= response.status < 500)
