@@ -11,7 +11,7 @@ from nbgpu.core.homes import Home
 from nbgpu.core.ports import Clock
 from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import HomeRow
-from nbgpu.store.work import unit_of_work
+from nbgpu.store.work import retried, unit_of_work
 
 
 class SqlHomes:
@@ -21,6 +21,7 @@ class SqlHomes:
         self._engine = engine
         self._clock = clock
 
+    @retried
     def ensure(self, username: str, volume: str) -> str:
         """Return the user's volume. Without one, `volume` becomes theirs, numbered if somebody had it before them.
 
@@ -36,6 +37,7 @@ class SqlHomes:
         except IntegrityError as error:
             raise StoreError(f"The home volume {volume} was given to somebody else just now. Try again.") from error
 
+    @retried
     def archive(self, username: str) -> str | None:
         """Put the user's home aside: nobody gets it again. Return its volume, None when there was none."""
         with unit_of_work(self._engine) as db:
@@ -45,6 +47,7 @@ class SqlHomes:
             row.archived_at = self._clock()
             return row.volume
 
+    @retried
     def all(self) -> tuple[Home, ...]:
         """Return all homes, by user name, the one in use first."""
         with unit_of_work(self._engine, reads_only=True) as db:

@@ -17,7 +17,7 @@ from nbgpu.store.ledger import select_charges
 from nbgpu.store.limits import Book, authorize_running
 from nbgpu.store.metering import to_facts
 from nbgpu.store.schema import AlertRow, ChargeRow, SessionRow
-from nbgpu.store.work import unit_of_work
+from nbgpu.store.work import retried, unit_of_work
 
 QUOTA_GRACE = 600  # seconds that a server goes on when its person's GPU-hours are used up
 ALERTS_KEPT = 100
@@ -33,6 +33,7 @@ class SqlLimits:
         self._clock = clock
         self._looked_at = -1  # the newest charge at the last look; -1 before the first
 
+    @retried
     def keep(self) -> tuple[PlannedStop, ...]:
         """Work out anew what each running session may run, decide stops, raise alerts; return all stops decided."""
         now = to_seconds(self._clock())
@@ -72,12 +73,14 @@ class SqlLimits:
                 found[charge.session_id] += charge.billed_cost
             return found
 
+    @retried
     def all_accounts(self) -> tuple[Account, ...]:
         """Return all budgets as they stand: pools, and those of everybody who has spent or may spend."""
         with unit_of_work(self._engine, reads_only=True) as db:
             book = Book(db, to_seconds(self._clock()))
             return tuple(book.account(*each, self._policies) for each in self._owners(db, book, everybody=True))
 
+    @retried
     def alerts(self, *, unsent: bool = False) -> tuple[Alert, ...]:
         """Return the newest alerts, newest first; or all that are still to be sent."""
         query = select(AlertRow).order_by(AlertRow.id.desc())

@@ -20,7 +20,7 @@ from nbgpu.core.ports import Clock
 from nbgpu.store.clock import utc_now
 from nbgpu.store.limits import authorize_new
 from nbgpu.store.schema import LeaseRow, SessionRow
-from nbgpu.store.work import unit_of_work
+from nbgpu.store.work import retried, unit_of_work
 
 _ALLOCATION_LOCK = 7_206_147  # any number: PostgreSQL's advisory lock that admits one allocation at a time
 _NO_POLICIES = Policies()
@@ -72,6 +72,7 @@ class SqlLeaseStore:
         """Close the database's connections."""
         self._engine.dispose()
 
+    @retried
     def acquire(
         self,
         server: ServerRef,
@@ -98,16 +99,19 @@ class SqlLeaseStore:
         except IntegrityError as error:
             raise StoreError(f"{server} has a session that is not ended yet. Try again in a minute.") from error
 
+    @retried
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Mark the lease ACTIVE as of the container's own start time."""
         with unit_of_work(self._engine) as db:
             db.connection().execute(_ACTIVATE, {"id": session_id, "started_at": started_at})
 
+    @retried
     def mark_ending(self, session_id: str) -> None:
         """Note that the end was asked for: whatever happens now, the session is not taken up again."""
         with unit_of_work(self._engine) as db:
             db.connection().execute(_MARK_ENDING, {"id": session_id})
 
+    @retried
     def release(self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True) -> bool:
         """Give the devices back; False if they were already. Idempotent.
 
@@ -122,17 +126,20 @@ class SqlLeaseStore:
                 connection.execute(_RELEASE_SLOTS, session)
             return ended
 
+    @retried
     def find_server(self, server: ServerRef) -> Lease | None:
         """Return a server's open lease."""
         with unit_of_work(self._engine, reads_only=True) as db:
             session_id = db.connection().scalar(_SESSION_OF_SERVER, asdict(server))
             return _find(db, session_id) if session_id is not None else None
 
+    @retried
     def held_devices(self) -> frozenset[str]:
         """Return the UUIDs of all devices in open leases."""
         with unit_of_work(self._engine, reads_only=True) as db:
             return frozenset(db.connection().scalars(_TAKEN))
 
+    @retried
     def drop_device(self, session_id: str, device_uuid: str) -> bool:
         """Take a device that is gone out of a session's open lease, which goes on; False if it was not in it."""
         with unit_of_work(self._engine) as db:
@@ -148,6 +155,7 @@ class SqlLeaseStore:
             ).all()
             return bool(dropped)
 
+    @retried
     def open_leases(self) -> tuple[Lease, ...]:
         """Return all leases that are not released, oldest first."""
         with unit_of_work(self._engine, reads_only=True) as db:
@@ -159,17 +167,20 @@ class SqlLeaseStore:
             ).all()
             return tuple(_to_lease(row) for row in rows)
 
+    @retried
     def find_open(self, session_id: str) -> Lease | None:
         """Return the lease of a session if it is not released."""
         with unit_of_work(self._engine, reads_only=True) as db:
             return _find(db, session_id)
 
+    @retried
     def find(self, session_id: str) -> Lease | None:
         """Return the lease of a session, released or not; None where there is no such session."""
         with unit_of_work(self._engine, reads_only=True) as db:
             row = db.get(SessionRow, session_id, options=[selectinload(SessionRow.slots)])
             return _to_lease(row) if row is not None else None
 
+    @retried
     def find_newest(self, server: ServerRef) -> Lease | None:
         """Return a server's newest lease, released or not; None when it never had one."""
         with unit_of_work(self._engine, reads_only=True) as db:

@@ -20,7 +20,7 @@ from nbgpu.core.periods import to_seconds
 from nbgpu.core.ports import Clock
 from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import ChargeRow, SealRow
-from nbgpu.store.work import unit_of_work
+from nbgpu.store.work import retried, unit_of_work
 
 _POSTING_LOCK = 7_206_149  # any number: PostgreSQL's advisory lock of whoever adds lines
 _AT_ONCE = 500
@@ -59,11 +59,13 @@ class SqlLedger:
             with unit_of_work(self._engine) as db:
                 return post_in(db, _without_known(db, batch), to_seconds(self._clock()))
 
+    @retried
     def charges(self, *, session_id: str | None = None) -> tuple[Charge, ...]:
         """Return all charges, or those of a session, as they were posted."""
         with unit_of_work(self._engine, reads_only=True) as db:
             return tuple(select_charges(db, None if session_id is None else [session_id]))
 
+    @retried
     def verify(self, *, head: str | None = None) -> Verdict:
         """Compute all seals anew. With `head`, the newest digest of an earlier check, that must be among them.
 

@@ -18,7 +18,7 @@ from nbgpu.store.clock import utc_now
 from nbgpu.store.ledger import lock_ledger, post_in, select_charges
 from nbgpu.store.prices import read_sheet
 from nbgpu.store.schema import LeaseRow, MeterRow, SessionRow
-from nbgpu.store.work import unit_of_work
+from nbgpu.store.work import retried, unit_of_work
 
 
 class SqlMetering:
@@ -28,6 +28,7 @@ class SqlMetering:
         self._engine = engine
         self._clock = clock
 
+    @retried
     def note_seen(self, session_ids: Collection[str], at: datetime) -> None:
         """Note that the containers of these sessions ran at an instant."""
         with unit_of_work(self._engine) as db:
@@ -41,6 +42,7 @@ class SqlMetering:
                 .values(seen_at=at)
             )
 
+    @retried
     def note_tick(self, *, at: datetime, uptime: int, boot_id: str, tolerance: int) -> int:
         """Note a tick by both clocks; return by how many seconds the wall clock was stepped since the last, else 0.
 
@@ -62,11 +64,13 @@ class SqlMetering:
                 step.hide_in(session)
             return step.seconds
 
+    @retried
     def unsettled(self) -> tuple[SessionFacts, ...]:
         """Return what is known of all sessions that are not settled."""
         with unit_of_work(self._engine, reads_only=True) as db:
             return tuple(to_facts(row) for row in db.scalars(_unsettled()))
 
+    @retried
     def settle(self) -> tuple[Charge, ...]:
         """Post what is certain and not in the ledger yet of all unsettled sessions; return it. Idempotent."""
         with unit_of_work(self._engine) as db:
@@ -79,6 +83,7 @@ class SqlMetering:
                 db.execute(update(SessionRow), over)
             return new
 
+    @retried
     def accrued(self, now: datetime) -> tuple[Charge, ...]:
         """Return what unsettled sessions have cost up to `now` beyond what is posted."""
         with unit_of_work(self._engine, reads_only=True) as db:

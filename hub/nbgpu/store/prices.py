@@ -11,7 +11,7 @@ from nbgpu.core.ports import Clock
 from nbgpu.core.prices import ALWAYS, Price, PriceSheet
 from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import PriceRow
-from nbgpu.store.work import unit_of_work
+from nbgpu.store.work import retried, unit_of_work
 
 SETTINGS, ADMIN = "settings", "admin"  # where a price comes from
 _FIELDS = tuple(field.name for field in fields(Price))
@@ -34,11 +34,13 @@ class SqlPrices:
         self._engine = engine
         self._clock = clock
 
+    @retried
     def sheet(self) -> PriceSheet:
         """Return all prices there are and were."""
         with unit_of_work(self._engine, reads_only=True) as db:
             return read_sheet(db)
 
+    @retried
     def entries(self) -> tuple[PriceEntry, ...]:
         """Return all prices as they were recorded, oldest first."""
         with unit_of_work(self._engine, reads_only=True) as db:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from nbgpu.core.gpu_health import Fault, FaultKind, Loss, Quarantine
 from nbgpu.store.schema import LeaseRow, SessionRow
 from nbgpu.store.usage_schema import QuarantineRow
-from nbgpu.store.work import unit_of_work
+from nbgpu.store.work import retried, unit_of_work
 
 _CAUSE_LENGTH = 500
 
@@ -20,18 +20,21 @@ class SqlQuarantines:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @retried
     def open(self) -> dict[str, Quarantine]:
         """Return the quarantines that hold now, by device."""
         query = select(QuarantineRow).where(QuarantineRow.returned_at.is_(None)).order_by(QuarantineRow.device_uuid)
         with unit_of_work(self._engine, reads_only=True) as db:
             return {row.device_uuid: _to_quarantine(row) for row in db.scalars(query)}
 
+    @retried
     def latest(self, count: int = 100) -> tuple[Quarantine, ...]:
         """Return the newest quarantines, ended ones as well, newest first."""
         query = select(QuarantineRow).order_by(QuarantineRow.id.desc()).limit(count)
         with unit_of_work(self._engine, reads_only=True) as db:
             return tuple(_to_quarantine(row) for row in db.scalars(query))
 
+    @retried
     def put(self, quarantine: Quarantine, session_id: str | None = None) -> bool:
         """Quarantine a device, and mark it as lost since its last good sample for the sessions that hold it.
 
@@ -50,11 +53,13 @@ class SqlQuarantines:
         except IntegrityError:
             return False  # somebody else was faster
 
+    @retried
     def mark_lost(self, quarantine: Quarantine) -> None:
         """Mark a device as lost for the sessions that hold it, without a quarantine: it is gone for good."""
         with unit_of_work(self._engine) as db:
             self._mark_lost(db, quarantine, None)
 
+    @retried
     def give_back(self, device_uuid: str, *, at: datetime, by: str) -> bool:
         """End a device's quarantine; False when it is in none."""
         with unit_of_work(self._engine) as db:
@@ -66,12 +71,14 @@ class SqlQuarantines:
             ).all()
             return bool(ended)
 
+    @retried
     def lost_devices(self) -> frozenset[str]:
         """Return the devices that a session still holds though it has lost them."""
         query = select(LeaseRow.device_uuid).where(LeaseRow.released_at.is_(None), LeaseRow.lost_at.is_not(None))
         with unit_of_work(self._engine, reads_only=True) as db:
             return frozenset(db.scalars(query))
 
+    @retried
     def losses(self) -> tuple[Loss, ...]:
         """Return what running sessions have lost and is in quarantine for it."""
         query = (

@@ -15,7 +15,7 @@ from nbgpu.core.gpu_health import DeviceHealth
 from nbgpu.core.usage import HOUR, MINUTE, SERVER, Holding, Metered, Usage, UsageEntry
 from nbgpu.store.schema import LeaseRow, SessionRow
 from nbgpu.store.usage_schema import DeviceMarkRow, UsageHourRow, UsageMinuteRow
-from nbgpu.store.work import unit_of_work
+from nbgpu.store.work import retried, unit_of_work
 
 _MIB_SECOND = 1000 * 2**20  # byte-milliseconds
 _TABLES = {MINUTE: UsageMinuteRow, HOUR: UsageHourRow}
@@ -29,6 +29,7 @@ class SqlUsage:
         self._engine = engine
         self._insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
 
+    @retried
     def holdings(self) -> tuple[Holding, ...]:
         """Return what active sessions hold: each server, and each device that was not lost."""
         held = (LeaseRow.session_id == SessionRow.session_id) & LeaseRow.released_at.is_(None)
@@ -59,12 +60,14 @@ class SqlUsage:
                 table = DeviceMarkRow.__table__  # type: ignore[assignment]
                 db.execute(self._replace(table), [_to_mark(uuid, health) for uuid, health in marks.items()])
 
+    @retried
     def marks(self) -> dict[str, DeviceHealth]:
         """Return what was last known of each device."""
         with unit_of_work(self._engine, reads_only=True) as db:
             rows = db.scalars(select(DeviceMarkRow)).all()
         return {row.device_uuid: DeviceHealth(row.last_good_at, row.ecc_uncorrected) for row in rows}
 
+    @retried
     def of_session(self, session_id: str) -> dict[str, Usage]:
         """Return the whole of a session's usage, by device; `SERVER` is the server's own."""
         query = _sums(UsageHourRow.device_uuid).where(UsageHourRow.session_id == session_id)
@@ -72,6 +75,7 @@ class SqlUsage:
             rows = db.execute(query.group_by(UsageHourRow.device_uuid)).all()
         return {row.device_uuid: _to_usage(row) for row in rows}
 
+    @retried
     def totals(self, start: datetime, end: datetime) -> dict[tuple[str, str, bool], Usage]:
         """Return the usage of the hours that start in [start, end), by (user, flavor, whether it is of devices).
 
@@ -88,6 +92,7 @@ class SqlUsage:
             rows = db.execute(query).all()
         return {(row.username, row.flavor, bool(row.of_device)): _to_usage(row) for row in rows}
 
+    @retried
     def minutes(self, session_id: str, start: datetime, end: datetime) -> tuple[UsageEntry, ...]:
         """Return a session's minutes that start in [start, end), oldest first; those of long ago are gone."""
         row = UsageMinuteRow
@@ -104,6 +109,7 @@ class SqlUsage:
             for each in rows
         )
 
+    @retried
     def forget_minutes(self, before: datetime, *, at_once: int = 10_000) -> int:
         """Delete minutes that started before an instant; their sums stay in the hours. Return how many, bounded."""
         row = UsageMinuteRow

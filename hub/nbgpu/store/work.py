@@ -51,7 +51,8 @@ def unit_of_work(engine: Engine, *, reads_only: bool = False) -> Iterator[Sessio
 def retried(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
     """Do a method that is one unit of work a second time where the first one's connection broke before its commit.
 
-    A connection that broke in the commit itself is not tried again: whether the work was done is not known then.
+    A connection that broke in the commit itself is not tried again: whether the work was done is not known then. Not
+    for methods that take an iterator, which the second time has nothing left.
     """
 
     @wraps(method)
