@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench import boot, charges, hub_load, sampler, starts
+from bench import boot, charges, hub_load, sampler, starts, statements
 from bench.figures import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "image": boot.measure_boot,
     "hub": hub_load.measure_hub,
     "ledger.rows": charges.measure_posting,
+    "ledger.statement": statements.measure_statements,
     "sampler": sampler.measure_sampler,
 }
 
