@@ -43,7 +43,7 @@ def account(spent: int, held: int = 0, *, group: str | None = None, amount: int 
     ],
 )
 def test_a_budget_is_a_meter(found, title, percent, level, used, left):
-    (meter,) = build_meters([found], [], "USD")
+    (meter,) = build_meters([found], [], "USD", START)
     assert (str(meter.title), meter.percent, meter.level) == (title, percent, level)
     assert (str(meter.used), str(meter.left), meter.until) == (used, left, START + timedelta(days=22))
 
@@ -52,13 +52,21 @@ def test_gpu_hours_are_a_meter_and_other_quotas_none():
     rolling = Window(kind=WindowKind.ROLLING, length=7 * 86400)
     hours = Quota(limit=Limit(LimitKind.GPU_SECONDS, None, rolling, 36_000), used=9000, held=3600)
     servers = Quota(limit=Limit(LimitKind.SERVERS, None, None, 2), used=1)
-    (meter,) = build_meters([], [hours, servers], "USD")
+    (meter,) = build_meters([], [hours, servers], "USD", START)
     assert str(meter.used) == "2.50 of 10.00 in any 168 hours used"
     assert (meter.percent, str(meter.left), meter.until) == (
         25,
         "6.50 GPU-hours free, 1.00 held for servers that run",
         None,
     )
+
+
+def test_a_budget_that_will_not_last_says_until_when():
+    later = START + timedelta(days=2)
+    (meter,) = build_meters([account(5_000_000)], [], "USD", later)
+    assert meter.forecast == later + timedelta(days=2)
+    (meter,) = build_meters([account(1_000_000)], [], "USD", later)
+    assert meter.forecast is None, "no alert is due yet"
 
 
 def lease(**fields: object) -> Lease:

@@ -7,8 +7,9 @@ from datetime import timedelta
 from nbgpu.core.devices import Device, InventorySnapshot
 from nbgpu.core.flavors import Flavor, FlavorKind
 from nbgpu.core.leases import Lease
+from nbgpu.core.periods import HOUR
 from nbgpu.core.texts import Text
-from nbgpu.core.units import render_price, render_size
+from nbgpu.core.units import render_money, render_price, render_size
 from nbgpu.spawner.stock import Stock, build_stock
 
 KIND_TITLES = {
@@ -49,6 +50,7 @@ class Card:
     isolation: Text
     price: Text  # "1.90 USD per hour"
     time_limit: timedelta | None
+    most: Text | None  # what it costs to its time limit: so much of a budget is held at the start
     stock: Stock
     stock_text: Text | None  # "2 of 3 free"
     images: tuple[str, ...]
@@ -75,6 +77,7 @@ def build_card(
         isolation=_describe_isolation(flavor),
         price=describe_price(flavor.price_per_hour, currency),
         time_limit=flavor.time_limit,
+        most=_describe_most(flavor, currency),
         stock=stock,
         stock_text=_describe_stock(stock),
         images=flavor.images,
@@ -84,6 +87,13 @@ def build_card(
 def describe_price(price_per_hour: int, currency: str) -> Text:
     """Return a price in micro-units as "1.90 USD per hour"."""
     return Text("%(price)s %(currency)s per hour", price=render_price(price_per_hour), currency=currency)
+
+
+def _describe_most(flavor: Flavor, currency: str) -> Text | None:
+    if flavor.time_limit is None or not flavor.price_per_hour:
+        return None
+    most = flavor.price_per_hour * int(flavor.time_limit.total_seconds()) // HOUR
+    return Text("%(most)s %(currency)s at most", most=render_money(most), currency=currency)
 
 
 def _describe_stock(stock: Stock) -> Text | None:

@@ -5,7 +5,7 @@ Engine-neutral and synchronous: each method may ask the driver, the database or 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 from nbgpu.core.devices import Device
@@ -189,9 +189,8 @@ class Desk:
         if self._purse is None:
             return ()
         groups = tuple(groups)
-        return build_meters(
-            self._purse.accounts(username, groups), self._purse.quotas(username, groups), self._currency
-        )
+        accounts, quotas = self._purse.accounts(username, groups), self._purse.quotas(username, groups)
+        return build_meters(accounts, quotas, self._currency, datetime.now(UTC))
 
     def _preselect(self, groups: frozenset[str], last_options: object) -> Choice:
         """The last choice where it can still be had, else the default."""

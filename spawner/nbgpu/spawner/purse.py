@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from nbgpu.core.budgets import Account
-from nbgpu.core.periods import to_instant
+from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.quotas import LimitKind, Quota, describe_window, render_hours
 from nbgpu.core.texts import Text
 from nbgpu.core.units import render_money
@@ -36,6 +36,7 @@ class Meter:
     used: Text
     left: Text
     until: datetime | None  # when it begins anew
+    forecast: datetime | None = None  # when it is used up at the pace so far; None where it lasts
 
     @property
     def level(self) -> str:
@@ -43,14 +44,17 @@ class Meter:
         return "out" if self.percent >= 100 else "low" if self.percent >= NEARLY else "ok"
 
 
-def build_meters(accounts: Iterable[Account], quotas: Iterable[Quota], currency: str) -> tuple[Meter, ...]:
+def build_meters(
+    accounts: Iterable[Account], quotas: Iterable[Quota], currency: str, now: datetime
+) -> tuple[Meter, ...]:
     """Return a meter for each budget, then for each quota of GPU-hours; the others are told when they are met."""
-    budgets = [_of_account(account, currency) for account in accounts]
+    budgets = [_of_account(account, currency, to_seconds(now)) for account in accounts]
     return (*budgets, *(_of_quota(quota) for quota in quotas if quota.limit.kind is LimitKind.GPU_SECONDS))
 
 
-def _of_account(account: Account, currency: str) -> Meter:
+def _of_account(account: Account, currency: str, now: int) -> Meter:
     amount = account.budget.amount
+    forecast = account.forecast(now) if account.alerts_due() else None
     return Meter(
         title=Text("Budget of group “%(group)s”", group=account.owner) if account.budget.is_pool else Text("My budget"),
         percent=max(0, min(100, account.percent)),
@@ -64,6 +68,7 @@ def _of_account(account: Account, currency: str) -> Meter:
             render_money(max(0, account.left - account.held)), render_money(account.held), Text(currency), account.held
         ),
         until=to_instant(account.period.end),
+        forecast=to_instant(forecast) if forecast is not None and forecast > now else None,
     )
 
 
