@@ -153,6 +153,7 @@ class Site:
         yield Loops(
             [
                 Loop("gpus", sampler.INTERVAL, gpus.tick),
+                Loop("faults", sampler.INTERVAL, watch.keep),
                 Loop("servers", servers.INTERVAL, cpu.tick),
                 Loop("usage", 60.0, writer.write),
                 Loop("minutes", 3600.0, writer.forget),

@@ -1,6 +1,7 @@
 """The sampler's parts on a simulated driver and a real database, with clocks that a test moves."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,9 @@ from support.simulated import ManualClock, clock, library, simulate
 from support.site import make_flavor
 
 __all__ = ["clock", "library", "simulate"]
+
+
+PATIENT = 30.0  # seconds: a slow machine is no database that hangs
 
 
 @dataclass
@@ -68,6 +72,7 @@ class Lab:
             watch=self.watch,
             clock=self.clock,
             pace=Pace(LONGEST, lambda: self.monotonic),
+            database_wait=PATIENT,
         )
         self.writer = UsageWriter(usage=self.usage, book=self.book, marks=self.watch.marks, clock=self.clock)
 
@@ -80,10 +85,9 @@ class Lab:
         """Look so many times; a driver that can't be asked is left to the next look, as in the service."""
         for _ in range(times):
             self.wait(every)
-            try:
-                self.sampler.tick()
-            except (DriverError, StoreError):
-                continue
+            for turn in (self.sampler.tick, self.watch.keep):
+                with suppress(DriverError, StoreError):
+                    turn()
 
     def start(self, user: str, kind: FlavorKind = FlavorKind.GPU, **fields: object) -> Lease:
         """Start a session now."""

@@ -103,7 +103,7 @@ def test_a_server_is_credited_with_its_cpu_and_ram(lab, machine):
     paths = {"proc": machine.proc, "cgroups": machine.cgroups}
     meters = CgroupMeters(known, find_pid=lambda _: 77, ask_engine=lambda _: None, **paths)
     pace = Pace(LONGEST, lambda: lab.monotonic)
-    sampler = ServerSampler(meters=meters, usage=lab.usage, book=lab.book, clock=lab.clock, pace=pace)
+    sampler = ServerSampler(meters=meters, usage=lab.usage, book=lab.book, clock=lab.clock, pace=pace, database_wait=30)
     machine.set(cpu_ms=60_000, used=500 * MIB)
     sampler.tick()
     for number in range(1, 7):
@@ -123,7 +123,7 @@ def test_a_counter_that_begins_anew_is_no_negative_time(lab, machine):
     readings = iter([ServerReading(9_000_000_000, 1), ServerReading(1_000_000, 1), ServerReading(5_000_000, None)])
     meters = type("Meters", (), {"read": lambda self, ids: {lease.session_id: next(readings)}})()
     pace = Pace(LONGEST, lambda: lab.monotonic)
-    sampler = ServerSampler(meters=meters, usage=lab.usage, book=lab.book, clock=lab.clock, pace=pace)
+    sampler = ServerSampler(meters=meters, usage=lab.usage, book=lab.book, clock=lab.clock, pace=pace, database_wait=30)
     for _ in range(3):
         sampler.tick()
         lab.wait(10)

@@ -91,8 +91,9 @@ def measure_server(ms: int, *, cpu_ms: int | None, ram: int | None) -> Usage:
 
 
 def floor(instant: datetime, span: timedelta) -> datetime:
-    """Return the start of the minute or hour (of UTC) that an instant lies in."""
-    return instant - (instant - datetime.min.replace(tzinfo=instant.tzinfo)) % span
+    """Return the start of the MINUTE or HOUR that an instant (in UTC) lies in."""
+    minute = instant.replace(second=0, microsecond=0)
+    return minute if span == MINUTE else minute.replace(minute=0)
 
 
 def split(usage: Usage, until: datetime) -> Iterator[tuple[datetime, Usage]]:

@@ -10,17 +10,19 @@ from datetime import timedelta
 from typing import Any
 
 from nbgpu.core.devices import Readings, UsageSample
-from nbgpu.core.errors import DriverError, StoreError
+from nbgpu.core.errors import DriverError
 from nbgpu.core.gpu_health import DeviceHealth
 from nbgpu.core.ports import Clock, GpuReader, UsageStore
 from nbgpu.core.usage import HOUR, MINUTE, SERVER, Holding, Metered, elapsed_of, measure_device
 from nbgpu.telemetry.gpu_watch import GpuWatch
+from nbgpu.telemetry.latest import Latest
 from nbgpu.telemetry.owners import Owners, ProcessOwners
 from nbgpu.telemetry.pace import Pace
 from nbgpu.telemetry.usage_book import UsageBook
 
 INTERVAL = 2.0  # seconds
 LONGEST = 3 * INTERVAL  # what a sample stands for at most
+DATABASE_WAIT = 0.5  # seconds
 MINUTES_KEPT = timedelta(days=35)
 
 
@@ -37,28 +39,30 @@ class Sampler:
         watch: GpuWatch,
         clock: Clock,
         pace: Pace | None = None,
+        database_wait: float = DATABASE_WAIT,
     ) -> None:
         self._reader = reader
-        self._usage = usage
         self._book = book
         self._owners = owners
         self._watch = watch
         self._clock = clock
         self._pace = pace or Pace(LONGEST)
-        self._holdings: tuple[Holding, ...] = ()
+        self._holdings: Latest[tuple[Holding, ...]] = Latest(usage.holdings, (), wait=database_wait)
         self._seen: frozenset[Metered] = frozenset()
         self._sampled_at: float | None = None  # by a clock that is never set
         self._problem: str | None = None
 
     def tick(self) -> None:
-        """Look once. Raises DriverError when the driver can't be asked: this time is a gap then; StoreError."""
+        """Look once. Raises DriverError when the driver can't be asked: this time is a gap then.
+
+        A database that is away or hangs costs no sample: what was held before is taken to be held still.
+        """
         elapsed = self._pace.elapsed_ms()
-        self._holdings = devices = self._find_holdings()
+        devices = tuple(each for each in self._holdings.get() if each.metered.device_uuid != SERVER)
         readings = self._read({each.metered.device_uuid for each in devices if each.shared})
         at_fault = self._watch.judge(readings, devices)
         well = {each.device_uuid: each for each in readings.samples if each.device_uuid not in at_fault}
         self._count(well, devices, elapsed)
-        self._watch.keep()
 
     @property
     def age(self) -> float | None:
@@ -87,13 +91,6 @@ class Sampler:
             raise
         self._problem, self._sampled_at = None, time.monotonic()
         return readings
-
-    def _find_holdings(self) -> tuple[Holding, ...]:
-        """Return the held devices; as they were while the database is away, whose error others report."""
-        try:
-            return tuple(each for each in self._usage.holdings() if each.metered.device_uuid != SERVER)
-        except StoreError:
-            return self._holdings
 
     def _count(self, samples: Mapping[str, UsageSample], devices: tuple[Holding, ...], elapsed: int) -> None:
         now = self._clock()

@@ -1,13 +1,14 @@
 """CPU and RAM of servers: read from the kernel's counters, noted as usage."""
 
-from nbgpu.core.errors import StoreError
 from nbgpu.core.ports import Clock, ServerMeters, UsageStore
 from nbgpu.core.usage import SERVER, Holding, ServerReading, elapsed_of, measure_server
+from nbgpu.telemetry.latest import Latest
 from nbgpu.telemetry.pace import Pace
 from nbgpu.telemetry.usage_book import UsageBook
 
 INTERVAL = 10.0  # seconds
 LONGEST = 3 * INTERVAL
+DATABASE_WAIT = 2.0  # seconds
 _MS = 1_000_000  # nanoseconds
 
 
@@ -15,20 +16,26 @@ class ServerSampler:
     """Samples servers; `tick` blocks and is for one thread."""
 
     def __init__(
-        self, *, meters: ServerMeters, usage: UsageStore, book: UsageBook, clock: Clock, pace: Pace | None = None
+        self,
+        *,
+        meters: ServerMeters,
+        usage: UsageStore,
+        book: UsageBook,
+        clock: Clock,
+        pace: Pace | None = None,
+        database_wait: float = DATABASE_WAIT,
     ) -> None:
         self._meters = meters
-        self._usage = usage
         self._book = book
         self._clock = clock
         self._pace = pace or Pace(LONGEST)
-        self._holdings: tuple[Holding, ...] = ()
+        self._holdings: Latest[tuple[Holding, ...]] = Latest(usage.holdings, (), wait=database_wait)
         self._before: dict[str, ServerReading] = {}  # by session, as of the last look
 
     def tick(self) -> None:
         """Look once. Raises EngineError when the engine must be asked and can't be."""
         elapsed = self._pace.elapsed_ms()
-        self._holdings = servers = self._find_holdings()
+        servers = tuple(each for each in self._holdings.get() if each.metered.device_uuid == SERVER)
         before, self._before = self._before, {}
         readings = self._meters.read([each.metered.session_id for each in servers])
         now = self._clock()
@@ -41,12 +48,6 @@ class ServerSampler:
             usage = measure_server(ms, cpu_ms=_spent(earlier, reading), ram=reading.ram)
             self._book.add(holding.metered, now, usage)
         self._before = readings
-
-    def _find_holdings(self) -> tuple[Holding, ...]:
-        try:
-            return tuple(each for each in self._usage.holdings() if each.metered.device_uuid == SERVER)
-        except StoreError:
-            return self._holdings
 
 
 def _spent(before: ServerReading | None, now: ServerReading) -> int | None:

@@ -48,6 +48,7 @@ class Sampling:
         """Return what the service runs."""
         found = [
             Loop("gpus", INTERVAL, self.sampler.tick),
+            Loop("faults", INTERVAL, self.watch.keep),
             Loop("servers", SERVERS_INTERVAL, self.servers.tick),
             Loop("usage", WRITE_PERIOD, self.writer.write),
             Loop("minutes", FORGET_PERIOD, self.writer.forget),
