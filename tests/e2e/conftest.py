@@ -1,4 +1,4 @@
-"""One hub for all tests of this folder: the committed settings, one more flavor, and one user whose server breaks."""
+"""One hub for all tests of this folder: the committed settings, more flavors and limits, users whose servers break."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from e2e.running import Deployment, deployed
 
 ROOT = Path(__file__).parents[2]
-STAFF_FLAVOR = """
+MORE = """
 [[flavor]]
 slug = "staff-only"
 display_name = "Staff's own"
@@ -17,6 +17,36 @@ cpus = 1
 memory = "1 GiB"
 images = ["base"]
 groups = ["staff"]
+
+[[flavor]]
+slug = "brief"
+display_name = "A few seconds"
+kind = "cpu"
+cpus = 1
+memory = "1 GiB"
+images = ["base"]
+time_limit = "20 s"
+groups = ["brief"]
+
+[[flavor]]
+slug = "dear"
+display_name = "Dear"
+kind = "cpu"
+cpus = 1
+memory = "1 GiB"
+images = ["base"]
+price_per_hour = "0.02"
+groups = ["poor"]
+
+[[quota]]
+group = "one-server"
+servers = 1
+
+[[budget]]
+name = "poor"
+group = "poor"
+amount = "0.10"
+grace = "5 s"
 """
 BREAK = """
 def break_some(spawner):
@@ -34,7 +64,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A settings file in a folder of its own, with a config.d beside it."""
     folder = tmp_path_factory.mktemp("site")
     file = folder / "nbgpu.toml"
-    file.write_text((ROOT / "nbgpu.toml").read_text() + STAFF_FLAVOR)
+    file.write_text((ROOT / "nbgpu.toml").read_text() + MORE)
     (folder / "config.d").mkdir()
     (folder / "config.d" / "break.py").write_text(BREAK)
     return file
