@@ -30,7 +30,7 @@ def sample(used: int | None, uuid: str = "GPU-0") -> UsageSample:
     [
         ("clean", A100, 4 * 2**20, (), None),
         ("the driver's own share", A100, int(1.2 * GIB), (), None),
-        ("two workers outlived their container", A100, 22 * GIB, (), "22 GiB of its memory are in use"),
+        ("two workers outlived their container", A100, 22 * GIB, (), "22 GiB of the memory of GPU-0 are in use"),
         ("its lease's own work", A100, 22 * GIB, ("GPU-0",), None),
         ("not reported is not zero, and not full either", A100, None, (), None),
         ("a small device has a small limit", dataclasses.replace(A100, memory_total=GIB), 600 * 2**20, (), "600 MiB"),
@@ -80,7 +80,7 @@ async def test_a_device_is_not_leased_while_a_server_that_lost_its_lease_runs_on
     (lease,) = site.leases.open_leases()
     site.leases.release(lease.session_id, "the database was restored from an old backup")
     checked._read_at = -math.inf  # a second later
-    assert "lost its lease" in str(checked.snapshot().by_uuid["GPU-0"].problem)
+    assert "lost its lease still runs on GPU 0 (GPU-0)" in str(checked.snapshot().by_uuid["GPU-0"].problem)
     await start(site.users["bob"], profile="one")
     assert site.leases.open_leases()[0].allocation.device_uuids == ("GPU-1",)
     client.remove_container("nbgpu-test00-ann", force=True)

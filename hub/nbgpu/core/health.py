@@ -11,7 +11,6 @@ from nbgpu.core.units import render_size
 LEFTOVER_BYTES = 512 * 2**20
 LEFTOVER_SHARE = 0.02
 _AT_FAULT = mark("It had a fault and is not leased until it has been well for a while.")
-_STRAY = "A server that has lost its lease still runs on it; stop that server."
 
 
 def quarantine_used(
@@ -35,7 +34,9 @@ def hold_back_strays(snapshot: InventorySnapshot, given: Iterable[str], held: Co
     """
     strays = set(given) - set(held)
     devices = tuple(
-        replace(device, problem=_STRAY) if device.uuid in strays and device.problem is None else device
+        replace(device, problem=f"A server that has lost its lease still runs on {_name(device)}; stop that server.")
+        if device.uuid in strays and device.problem is None
+        else device
         for device in snapshot.devices
     )
     return replace(snapshot, devices=devices)
@@ -59,4 +60,10 @@ def _judge(device: Device, sample: UsageSample | None, held: Collection[str]) ->
     if sample.memory_used <= limit:
         return device
     used = render_size(sample.memory_used)
-    return replace(device, problem=f"{used} of its memory are in use by something that holds no lease.")
+    problem = f"{used} of the memory of {_name(device)} are in use by something that holds no lease."
+    return replace(device, problem=problem)
+
+
+def _name(device: Device) -> str:
+    """A device as an administrator finds it in nvidia-smi."""
+    return f"GPU {device.index} ({device.uuid})" if device.index is not None else device.uuid

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from nbgpu.core.devices import Device
-from nbgpu.core.errors import ImageMissing, InvalidOptions, NoCapacity, NotAllowed
+from nbgpu.core.errors import EngineError, ImageMissing, InvalidOptions, NoCapacity, NotAllowed
 from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.homes import OnDelete
 from nbgpu.core.leases import Lease, ServerRef
@@ -114,8 +114,13 @@ class Desk:
             raise NoCapacity(explain_shortage(choice.flavor, eligible, inventory, self._leases.open_leases())) from None
 
     def grant(self, lease: Lease) -> DeviceGrant:
-        """Return what lets the lease's devices, and no other, into its container."""
-        return self._access.grant(lease.allocation.device_uuids)
+        """Return what lets the lease's devices, and no other, into its container. Raises EngineError."""
+        try:
+            return self._access.grant(lease.allocation.device_uuids)
+        except KeyError as error:
+            raise EngineError(
+                f"The device {error.args[0]} is gone from the machine. Start again to get another one."
+            ) from error
 
     def devices(self, lease: Lease) -> tuple[Device, ...]:
         """Return the lease's devices that the driver still has."""

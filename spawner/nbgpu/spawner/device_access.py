@@ -21,7 +21,7 @@ class DeviceAccess(Protocol):
     """A way to hand devices to a container."""
 
     def grant(self, device_uuids: Sequence[str]) -> DeviceGrant:
-        """Return what makes exactly these devices (none: a CPU server) visible."""
+        """Return what makes exactly these devices (none: a CPU server) visible. KeyError for one that is gone."""
 
 
 class ToolkitAccess:

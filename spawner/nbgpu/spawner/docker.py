@@ -25,6 +25,7 @@ from nbgpu.spawner.flavored import FlavoredSpawner
 from nbgpu.spawner.threads import in_thread, see_through
 
 T = TypeVar("T")
+_KILLED = 137  # exit code of what SIGKILL ended
 
 
 class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  # DockerSpawner has no types
@@ -42,6 +43,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         self._site_host_config: dict[str, Any] = self._eval_if_callable(self.extra_host_config)
         self._site_create_kwargs: dict[str, Any] = self._eval_if_callable(self.extra_create_kwargs)
         self._grant_environment: dict[str, str] = {}
+        self._was_told_to_end = False  # by us: a container that is killed then did not run out of memory
 
     @default("object_name")
     def _object_name_default(self) -> str:
@@ -119,6 +121,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         }
 
     async def _create(self) -> None:
+        self._was_told_to_end = False
         created = await self.create_object()
         self.object_id = created[self.object_id_key]
 
@@ -149,7 +152,8 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         state = found["State"]
         if state["Running"]:
             return None
-        return f"{describe_end(state)} {await self.find_last_words()}".strip()
+        end = describe_end(state, was_told=self._was_told_to_end)
+        return f"{end} {await self.find_last_words()}".strip()
 
     async def find_last_words(self) -> str:
         """Return the container's last log lines, cut and printable."""
@@ -167,6 +171,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         """End and remove the container and see it gone; return its own end, where known. Idempotent."""
         if not self.object_id:
             return None
+        self._was_told_to_end = True
         ended_at = await self._in_pool(
             partial(docker_calls.end, container_id=self.object_id, grace=0 if now else self.stop_timeout)
         )
@@ -226,10 +231,14 @@ def read_variable(environment: list[str], name: str) -> str | None:
     return next((each.partition("=")[2] for each in environment if each.startswith(f"{name}=")), None)
 
 
-def describe_end(state: dict[str, Any]) -> str:
-    """Return why a container ended, from its inspected state."""
-    if state.get("OOMKilled"):
-        return "The server ran out of memory and was ended. Take a flavor with more RAM."
+def describe_end(state: dict[str, Any], *, was_told: bool = False) -> str:
+    """Return why a container ended, from its inspected state; `was_told` if it was asked to.
+
+    Docker's OOMKilled stays set from the first process in the container that ran out of memory, a notebook's kernel
+    say: the server itself did only if it was killed, and not by us.
+    """
     code = state.get("ExitCode")
+    if state.get("OOMKilled") and code == _KILLED and not was_told:
+        return "The server ran out of memory and was ended. Take a flavor with more RAM."
     error = state.get("Error")
     return f"The container ended with exit code {code}" + (f": {error}." if error else ".")

@@ -4,6 +4,7 @@ All of them block, for at most the client's own time limit a call.
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,9 +18,14 @@ from nbgpu.core.errors import EngineError, EngineUnavailable
 log = logging.getLogger("nbgpu.docker")
 
 _GONE_TRIES = 50  # of 0.1 s: how long a removal by somebody else may take
+_HOST_PATH = re.compile(r"(?<![\w.:/])(?:/[\w.@+%-]+){2,}/?")
+_DEVICE_GONE = "A device that this server was to have is gone from the machine. Start again to get another one."
 _PLAIN_WORDS = {
     "could not select device driver": "Docker can't hand out GPUs: NVIDIA's container toolkit is not installed. "
     "Install nvidia-container-toolkit and restart Docker.",
+    # A device that vanished between its lease and its start: of the toolkit, and of the simulated driver's folders.
+    "unknown device": _DEVICE_GONE,
+    "bind source path does not exist": _DEVICE_GONE,
     "driver/library version mismatch": "The NVIDIA driver was updated while it was in use. Restart this machine.",
 }
 
@@ -105,9 +111,10 @@ def _remove(client: Any, container_id: str) -> None:
 
 
 def to_engine_error(error: APIError) -> EngineError:
-    """Return Docker's refusal in plain words where we know them."""
+    """Return Docker's refusal in plain words where we know them; people see no paths of the host, the log does."""
     text = str(error.explanation or error)
+    log.warning("Docker refused: %s", text[:1000])
     for part, plain in _PLAIN_WORDS.items():
         if part in text:
             return EngineError(plain)
-    return EngineError(f"Docker refused: {text[:300]}")
+    return EngineError(f"Docker refused: {_HOST_PATH.sub('(a path of the host)', text)[:300]}")
