@@ -68,6 +68,12 @@ def test_a_device_that_the_driver_no_longer_shows_is_at_fault_after_some_looks()
     assert health.last_good_at == BEFORE.last_good_at
 
 
+def test_an_error_is_not_missed_because_a_sample_between_did_not_report_any():
+    silent, _ = judge(BEFORE, replace(GOOD, ecc_uncorrected=None))
+    _, fault = judge(silent, replace(GOOD, ecc_uncorrected=3))
+    assert fault is not None
+
+
 def test_what_is_cut_from_a_device_shares_its_fault():
     parents = {"MIG-1": "GPU-0", "MIG-2": "GPU-0", "MIG-3": "GPU-1"}
     assert find_affected("GPU-0", parents) == ("GPU-0", "MIG-1", "MIG-2")

@@ -146,6 +146,33 @@ def test_a_container_whose_groups_are_hidden_is_asked_of_the_engine(machine):
     assert asked == [CONTAINER]
 
 
+def test_what_is_known_is_read_while_the_engine_is_away(machine):
+    fleet = OneContainer("session")
+    known = KnownContainers(fleet, iter(range(0, 1000, 100)).__next__)
+    paths = {"proc": machine.proc, "cgroups": machine.cgroups}
+    meters = CgroupMeters(known, find_pid=lambda _: 77, ask_engine=lambda _: None, **paths)
+    machine.set(cpu_ms=1, used=5)
+    before = meters.read(["session"])
+    fleet.away = True
+    assert meters.read(["session", "one that just began"]) == before
+    assert set(before) == {"session"}
+    with pytest.raises(EngineUnavailable, match="does not answer"):
+        meters.read(["one that just began"])
+
+
+def test_a_container_whose_files_went_away_has_no_reading(machine):
+    known = KnownContainers(OneContainer("session"))
+    paths = {"proc": machine.proc, "cgroups": machine.cgroups}
+    pids = iter([77, 0])
+    meters = CgroupMeters(known, find_pid=lambda _: next(pids), ask_engine=lambda _: None, **paths)
+    machine.set(cpu_ms=1, used=5)
+    assert meters.read(["session"])
+    for file in [*machine.cpu.iterdir(), *machine.memory.iterdir()]:
+        file.unlink(missing_ok=True)
+    assert meters.read(["session"]) == {}
+    assert meters.read(["session"]) == {}
+
+
 def test_a_container_that_has_ended_has_no_reading(machine):
     known = KnownContainers(OneContainer("session"))
     meters = CgroupMeters(known, find_pid=lambda _: 0, ask_engine=lambda _: ServerReading(1, 1))

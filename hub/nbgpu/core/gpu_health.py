@@ -74,12 +74,13 @@ def judge(health: DeviceHealth, sample: UsageSample, xids: Iterable[int] = ()) -
     if sample.problem is not None:
         return _judge_failed(health, sample)
     fault = _find_xid(xids) or _find_ecc(health.ecc_uncorrected, sample.ecc_uncorrected)
+    errors = health.ecc_uncorrected if sample.ecc_uncorrected is None else sample.ecc_uncorrected
     if fault is not None:
-        return replace(health, ecc_uncorrected=sample.ecc_uncorrected, failed=0, clean=0, clean_since=None), fault
+        return replace(health, ecc_uncorrected=errors, failed=0, clean=0, clean_since=None), fault
     return (
         DeviceHealth(
             last_good_at=sample.taken_at,
-            ecc_uncorrected=sample.ecc_uncorrected,
+            ecc_uncorrected=errors,
             clean=health.clean + 1,
             clean_since=health.clean_since or sample.taken_at,
         ),

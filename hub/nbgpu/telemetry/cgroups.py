@@ -34,23 +34,24 @@ class CgroupMeters:
         self._groups: dict[str, Groups] = {}  # by container; empty where it has none that we can read
 
     def read(self, session_ids: Collection[str]) -> dict[str, ServerReading]:
-        """Return a reading of each session that has a container. Raises EngineError."""
+        """Return a reading of each session that has a container. Raises EngineError where none of them is known."""
         ids = self._containers.ids_of(session_ids)
         self._groups = {each: groups for each, groups in self._groups.items() if each in ids.values()}
         readings = ((session, self._read(container)) for session, container in ids.items())
         return {session: reading for session, reading in readings if reading is not None}
 
     def _read(self, container: str) -> ServerReading | None:
-        if container not in self._groups:
-            pid = self._find_pid(container)
-            if not pid:
-                return None  # it has ended
-            self._groups[container] = find_groups(pid, self._proc, self._cgroups)
-        reading = read_groups(self._groups[container])
-        if reading == ServerReading():
-            self._groups.pop(container)
-            with suppress(EngineError):
+        with suppress(EngineError):  # it is away: what we need it for is left for later
+            if container not in self._groups:
+                pid = self._find_pid(container)
+                if not pid:
+                    return None  # it has ended
+                self._groups[container] = find_groups(pid, self._proc, self._cgroups)
+            if not self._groups[container]:
                 return self._ask_engine(container)
+        reading = read_groups(self._groups.get(container, {}))
+        if reading == ServerReading():
+            self._groups.pop(container, None)  # it has ended, or was moved
             return None
         return reading
 

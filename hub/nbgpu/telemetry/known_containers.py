@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
+from nbgpu.core.errors import EngineError
 from nbgpu.core.ports import Fleet
 
 ASK_AT_MOST_EVERY = 10.0  # seconds: containers that are nobody's server stay unknown
@@ -20,11 +21,20 @@ class KnownContainers:
         self._sessions: dict[str, str] = {}  # container -> session
 
     def ids_of(self, session_ids: Collection[str]) -> dict[str, str]:
-        """Return the containers of these sessions, by session. Raises EngineError."""
+        """Return the containers of these sessions, by session; those that are known while the engine is away.
+
+        Raises EngineError when none is.
+        """
         with self._lock:
-            if not set(session_ids) <= set(self._sessions.values()):
-                self._ask()
-            return {session: each for each, session in self._sessions.items() if session in session_ids}
+            known = self._of(session_ids)
+            if set(known) != set(session_ids):
+                try:
+                    self._ask()
+                except EngineError:
+                    if not known:
+                        raise
+                known = self._of(session_ids)
+            return known
 
     def session_of(self, container: str) -> str | None:
         """Return the session of a container, None for one that is not ours. Raises EngineError."""
@@ -32,6 +42,9 @@ class KnownContainers:
             if container not in self._sessions:
                 self._ask()
             return self._sessions.get(container)
+
+    def _of(self, session_ids: Collection[str]) -> dict[str, str]:
+        return {session: each for each, session in self._sessions.items() if session in session_ids}
 
     def _ask(self) -> None:
         now = self._monotonic()
