@@ -29,8 +29,9 @@ def test_a_quota_holds_on_every_way_in(hub):
         assert (answer.status_code, answer.json()["message"]) == (403, REFUSED)
     with hub.logged_in(user) as session:
         by_url = session.get(f"/spawn/{user}/two?opt-profile=cpu")
-        form = {"profile": "cpu", "image": "base", "_xsrf": session.cookies.get("_xsrf", path="/hub/")}
-        by_form = session.post(f"/spawn/{user}/three", data=form)
+        token = session.cookies.get("_xsrf", path="/hub/")
+        form = {"profile": "cpu", "image": "base"}
+        by_form = session.post(f"/spawn/{user}/three", params={"_xsrf": token}, data=form)
     for answer in (by_url, by_form):
         page = BeautifulSoup(answer.text, "html.parser")
         assert REFUSED in page.select_one("main").text, answer.text
