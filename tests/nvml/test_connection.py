@@ -21,6 +21,7 @@ INIT_ERRORS = {
 }
 
 
+@pytest.mark.case(26)
 @pytest.mark.parametrize(("error", "sentence"), INIT_ERRORS.items())
 def test_a_failed_start_is_a_sentence(simulate, inventory, error, sentence):
     driver = simulate("t4")

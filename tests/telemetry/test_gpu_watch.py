@@ -5,11 +5,14 @@ from datetime import timedelta
 
 import pytest
 
+from nbgpu.core.errors import NoCapacity
 from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.gpu_health import CLEAN_SAMPLES, Fault, FaultKind, Quarantine
+from nbgpu.nvml import NvmlInventory
+from nbgpu.spawner.stock import build_stock
 from nbgpu.store import SqlLeaseStore
 from nbgpu.telemetry.health import CheckedInventory
-from support.site import FixedInventory
+from support.site import FixedInventory, make_flavor
 
 LOST = {"fault.*": "GPU_IS_LOST"}
 WELL = {"fault.*": None}
@@ -251,3 +254,18 @@ def test_marks_are_of_real_devices_only(lab):
     assert all(not uuid.startswith("GPU-lost") for uuid in lab.watch.marks())
     assert len(lab.watch.marks()) == 7
     assert dataclasses.asdict(next(iter(lab.watch.marks().values())))["failed"] == 0
+
+
+@pytest.mark.case(26)
+def test_after_an_update_of_the_driver_gpu_flavors_say_so_and_cpu_flavors_start(lab):
+    lab.driver.set_driver(**{"fault.nvmlInit": "LIB_RM_VERSION_MISMATCH"})
+    inventory = CheckedInventory(NvmlInventory(now=lab.clock), lab.leases, NoFleet(), quarantines=lab.quarantines)
+    snapshot = inventory.snapshot()
+    gpu, cpu = (build_stock(make_flavor(kind.value, kind), snapshot, ()) for kind in (FlavorKind.GPU, FlavorKind.CPU))
+    assert str(gpu.problem) == "The NVIDIA driver was updated: restart this machine to use its GPUs again."
+    assert cpu.available
+    lab.devices = snapshot.devices
+    with pytest.raises(NoCapacity, match="is free now"):
+        lab.start("ann")
+    assert lab.leases.open_leases() == (), "nothing is charged for what could not start"
+    assert lab.start("bob", FlavorKind.CPU, gpus=0).allocation.slots == ()
