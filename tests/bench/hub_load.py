@@ -40,7 +40,7 @@ c.JupyterHub.tornado_settings = {{"slow_spawn_timeout": 60}}
 def measure_hub() -> Iterator[Figure]:
     """Starts a second and the latency of a small call, ours and plain JupyterHub's in turn."""
     with (
-        _any_server() as port,
+        any_server() as port,
         our_hub(extra_settings=ALL_AT_ONCE, extra_config=OUR_CONFIG.format(folder=TESTS, port=port)) as ours,
     ):
         theirs = NULL_SPAWNER.format(folder=TESTS) + THEIR_CONFIG.format(port=port)
@@ -92,9 +92,9 @@ def _call_time(client: httpx.Client) -> float:
 
 
 @contextmanager
-def _any_server() -> Iterator[int]:
-    """Serve 200 to whatever is asked: the server that all null spawners have."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+def any_server(address: str = "127.0.0.1") -> Iterator[int]:
+    """Serve 200 to whatever is asked: the server that all null spawners have; its port is free."""
+    server = http.server.ThreadingHTTPServer((address, 0), Answering)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server.server_port
