@@ -75,6 +75,10 @@ def test_named_servers_run_side_by_side(hub):
     assert len(hub.containers()) == 2
     for name in ("", "three"):
         assert hub.notebook(user, "api/status", name).status_code == httpx.codes.OK
+    with hub.logged_in(user) as session:
+        page = session.get(f"{hub.url}/user/{user}/two/lab", follow_redirects=True)
+        assert "The server “two” is not running" in page.text, "the address of a stopped server is the hub's"
+        assert f'href="/hub/spawn/{user}/two' in page.text
 
 
 def test_another_sites_link_starts_nothing(hub):

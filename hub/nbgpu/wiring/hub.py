@@ -19,6 +19,7 @@ from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.docker import GPUDockerSpawner
 from nbgpu.spawner.local import LocalSpawner
 from nbgpu.spawner.pages import build_template_vars
+from nbgpu.spawner.routes import HubProxy
 from nbgpu.store import HubLock, hold_hub_lock
 from nbgpu.telemetry.reconciler import ReconcileLoop, Reconciler
 from nbgpu.wiring.adapters import RECONCILER_TOKEN, Adapters
@@ -87,6 +88,7 @@ def _configure_proxy(c: Config, deployment: Deployment) -> None:
     port = _port()
     api_port = port + 1 if port < 65535 else port - 1
     command = os.environ.get("NBGPU_PROXY_COMMAND")
+    c.JupyterHub.proxy_class = HubProxy
     c.ConfigurableHTTPProxy.command = json.loads(command) if command else shutil.which("configurable-http-proxy")
     c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{api_port}"
     c.ConfigurableHTTPProxy.auth_token = deployment.secret("proxy-token")
