@@ -1,7 +1,7 @@
 """`nbgpu usage`: what was used and what it cost; and whether the ledger is as it was posted."""
 
 from dataclasses import asdict
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +10,7 @@ import typer
 from nbgpu.cli.lists import open_site
 from nbgpu.cli.output import JsonOption, print_json
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
-from nbgpu.cli.statement import print_statement, to_plain, write_focus, write_statement
+from nbgpu.cli.statement import print_statement, write_focus, write_statement
 from nbgpu.core.statement import Dimension
 
 app = typer.Typer(invoke_without_command=True)
@@ -41,15 +41,21 @@ def usage(
     """Add up what was used and what it cost: leased time from the ledger, what runs up to now."""
     if context.invoked_subcommand is not None:
         return
-    from nbgpu.core.statement import ask
+    from nbgpu.core.statement_form import find_zone, parse_question, to_plain
 
     site, now = open_site(data, config), datetime.now(UTC)
-    there = _find_zone(zone or site.settings.billing.timezone)
-    first_day, last_day = _find_days(month, first, last, now.astimezone(there).date())
-    try:
-        question = ask(by or [Dimension.USER], first_day, last_day, there, username=user, billing_group=group)
-    except (ValueError, OverflowError) as error:
-        raise _refuse(f"No statement can be made: {error}.") from None
+    there = find_zone(zone or site.settings.billing.timezone)
+    question = parse_question(
+        by or [],
+        month=month,
+        first=first,
+        last=last,
+        today=now.astimezone(there).date(),
+        zone=there,
+        username=user,
+        billing_group=group,
+        mark="--",
+    )
     if focus is not None:
         write_focus(focus, site.statements.charges(question, now), account_id=site.deployment.prefix)
         return
@@ -87,46 +93,3 @@ def verify(
         )
     if verdict.broken_from is not None:
         raise typer.Exit(1)
-
-
-def _find_zone(name: str) -> tzinfo:
-    from zoneinfo import ZoneInfo
-
-    try:
-        return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):
-        raise _refuse(
-            f'There is no time zone “{name[:60]}”: give a name of the tz database, like "Europe/Berlin".'
-        ) from None
-
-
-def _find_days(month: str | None, first: str | None, last: str | None, today: date) -> tuple[date, date]:
-    """Return the first and the last day that are asked for."""
-    if month is not None and (first is not None or last is not None):
-        raise _refuse("Give either --month, or --from and --to.")
-    if first is None and last is not None:
-        raise _refuse("--to needs --from: the first day.")
-    if first is not None:
-        days = _parse_day(first, "--from"), _parse_day(last, "--to") if last is not None else today
-        if days[0] > days[1]:
-            raise _refuse(f"--from {days[0]} is after --to {days[1]}.")
-        return days
-    start = _parse_day(f"{month}-01", "--month") if month is not None else today.replace(day=1)
-    return start, (start.replace(day=28) + timedelta(days=4)).replace(day=1) - timedelta(days=1)
-
-
-def _parse_day(text: str, option: str) -> date:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        day = date.min
-    if not 1970 <= day.year < 9999:
-        like = "2026-11" if option == "--month" else "2026-11-30"
-        raise _refuse(f"{option} must be a date like {like}.")
-    return day
-
-
-def _refuse(sentence: str) -> Exception:
-    from nbgpu.core.errors import InvalidOptions
-
-    return InvalidOptions(sentence)
