@@ -1,5 +1,6 @@
 """Statements out of real databases: SQL adds up what the lines add up to, in every zone and by every dimension."""
 
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -226,7 +227,7 @@ def test_sqlite_reads_the_time_that_is_asked_for_and_no_other(sqlite_url, dimens
     plans = []
 
     def explain(_connection, cursor, statement, parameters, *_):
-        if statement.startswith("SELECT") and ("FROM charges" in statement or "FROM usage_hours" in statement):
+        if statement.startswith("SELECT") and re.search("FROM (charges|usage_hours|sessions)", statement):
             with closing(sqlite3.connect(engine.url.database)) as other:
                 plans.extend(row[3] for row in other.execute(f"EXPLAIN QUERY PLAN {statement}", parameters))
 
@@ -242,3 +243,4 @@ def test_sqlite_reads_the_time_that_is_asked_for_and_no_other(sqlite_url, dimens
     assert any("ix_charges_period" in plan for plan in plans)
     assert any("ix_charges_user" in plan for plan in plans)
     assert any("ix_usage_hours_starts_at" in plan for plan in plans)
+    assert any("ix_sessions_unsettled" in plan for plan in plans)

@@ -56,7 +56,8 @@ class Base(DeclarativeBase):
 
 _OPEN = text("released_at IS NULL")
 _IN_USE = text("archived_at IS NULL")
-_UNSETTLED = text("NOT settled")
+# As SQLAlchemy writes ~settled for each: SQLite uses the index for these very words alone.
+_UNSETTLED, _UNSETTLED_POSTGRESQL = text("settled = 0"), text("NOT settled")
 
 
 class SessionRow(Base):
@@ -69,7 +70,7 @@ class SessionRow(Base):
         Index(
             "uq_sessions_open_server", "username", "servername", unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN
         ),
-        Index("ix_sessions_unsettled", "settled", sqlite_where=_UNSETTLED, postgresql_where=_UNSETTLED),
+        Index("ix_sessions_unsettled", "settled", sqlite_where=_UNSETTLED, postgresql_where=_UNSETTLED_POSTGRESQL),
         Index("ix_sessions_billing_group", "billing_group", "created_at"),
     )
 

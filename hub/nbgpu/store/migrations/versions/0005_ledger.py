@@ -6,8 +6,6 @@ from alembic import op
 revision = "0005"
 down_revision = "0004"
 
-_UNSETTLED = sa.text("NOT settled")
-
 
 def upgrade() -> None:
     """Make the tables and columns. The ledger begins here: sessions that have ended before are not charged."""
@@ -30,7 +28,11 @@ def upgrade() -> None:
     op.add_column("leases", sa.Column("lost_at", sa.DateTime))
     op.execute("UPDATE sessions SET settled = true WHERE released_at IS NOT NULL")
     op.create_index(
-        "ix_sessions_unsettled", "sessions", ["settled"], sqlite_where=_UNSETTLED, postgresql_where=_UNSETTLED
+        "ix_sessions_unsettled",
+        "sessions",
+        ["settled"],
+        sqlite_where=sa.text("settled = 0"),
+        postgresql_where=sa.text("NOT settled"),
     )
     op.create_index("ix_sessions_billing_group", "sessions", ["billing_group", "created_at"])
     _make_prices()
