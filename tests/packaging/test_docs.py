@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from nbgpu.cli.main import app
+from nbgpu.service.api import api_routes
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/cli.md").read_text()
@@ -67,3 +68,14 @@ def test_make_targets_of_the_readme_exist():
     named = {target for page in PAGES for target in re.findall(r"`?make ([a-z]+)\b", page.read_text())}
     prose = {"sure"}
     assert {target for target in named - prose if not re.search(rf"^{target}:", makefile, re.MULTILINE)} == set()
+
+
+def test_every_path_of_the_api_and_each_of_its_parameters_is_documented():
+    page = (ROOT / "docs/reference/rest.md").read_text()
+    routes = api_routes("/services/nbgpu/", lambda: None, None)
+    assert len(routes) > 3
+    for path, handler, _ in routes:
+        _, found, section = page.partition(f"### `{path}`\n")
+        assert found, f"docs/reference/rest.md has no heading ### `{path}`"
+        section = section.partition("\n### ")[0]
+        assert [name for name in handler.parameters if f"`{name}`" not in section] == []

@@ -1,9 +1,8 @@
 """`nbgpu budgets`, `nbgpu quotas` and `nbgpu credit`: what may still be had, and money given back by hand."""
 
 import getpass
-from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
 import typer
@@ -14,16 +13,17 @@ from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
 from nbgpu.core.units import parse_price, render_price
 
 if TYPE_CHECKING:
-    from nbgpu.core.budgets import Account
     from nbgpu.core.quotas import Quota
 
 
 def budgets(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List budgets as they stand: spent, held by running servers, left, and when all will be spent."""
+    from nbgpu.core.plain import plain_account
+
     site = open_site(data, config)
     accounts, now = site.limits.all_accounts(), int(datetime.now(UTC).timestamp())
     if as_json:
-        print_json([_plain_account(account, now) for account in accounts])
+        print_json([plain_account(account, now) for account in accounts])
         return
     print_table(
         ["Budget", "Of", "Amount", "Spent", "Held", "Left", "%", "Until", "Spent by"],
@@ -56,9 +56,11 @@ def quotas(
     as_json: JsonOption = False,
 ) -> None:
     """List the limits that hold for a user, and what of them is used."""
+    from nbgpu.core.plain import plain_quota
+
     found = open_site(data, config).limits.quotas(user, group or None)
     if as_json:
-        print_json([_plain_quota(quota) for quota in found])
+        print_json([plain_quota(quota) for quota in found])
         return
     print_table(
         ["Limit", "Flavor", "Window", "May have", "Used", "Held", "Anew"],
@@ -126,35 +128,6 @@ def _show_money(micro: int) -> str:
     return render_price(micro) if micro >= 0 else f"-{render_price(-micro)}"
 
 
-def _plain_account(account: "Account", now: int) -> dict[str, Any]:
-    forecast = account.forecast(now)
-    return {
-        "budget": account.budget.name,
-        "owner": account.owner,
-        "pool": account.budget.is_pool,
-        "amount_micro": account.budget.amount,
-        "spent_micro": account.spent,
-        "held_micro": account.held,
-        "left_micro": account.left,
-        "period_start": _iso(account.period.start),
-        "period_end": _iso(account.period.end),
-        "forecast": _iso(forecast) if forecast is not None else None,
-    }
-
-
-def _plain_quota(quota: "Quota") -> dict[str, Any]:
-    limit = quota.limit
-    return {
-        "kind": limit.kind,
-        "flavor": limit.flavor,
-        "window": asdict(limit.window) if limit.window is not None else None,
-        "value": limit.value,
-        "used": quota.used,
-        "held": quota.held,
-        "resets_at": _iso(quota.resets_at) if quota.resets_at is not None else None,
-    }
-
-
 def _row_of_quota(quota: "Quota") -> list[str]:
     from nbgpu.core.quotas import LimitKind, describe_window, render_hours
 
@@ -169,7 +142,3 @@ def _row_of_quota(quota: "Quota") -> list[str]:
         render_hours(quota.held) if limit.kind is LimitKind.GPU_SECONDS else "",
         _show(quota.resets_at),
     ]
-
-
-def _iso(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -9,6 +9,9 @@ from typing import Any
 
 from tornado.web import Application, RequestHandler
 
+from nbgpu.service.api import Books, api_routes
+from nbgpu.service.callers import HubAuth
+
 PREFIX = "/services/nbgpu/"
 ADDRESS = "127.0.0.1"
 
@@ -33,9 +36,10 @@ class HealthHandler(RequestHandler):
         self.write(health if hmac.compare_digest(given, self._token) else {"status": health["status"]})
 
 
-def make_app(health: Health, token: str) -> Application:
-    """Return the service's pages."""
-    return Application([(rf"{PREFIX}(?:health)?", HealthHandler, {"health": health, "token": token})])
+def make_app(health: Health, token: str, find_books: Callable[[], Books | None], auth: HubAuth) -> Application:
+    """Return what the service answers; `auth` is the hub's word on who asks, `find_books` gives what it tells of."""
+    routes = [(rf"{PREFIX}(?:health)?", HealthHandler, {"health": health, "token": token})]
+    return Application([*routes, *api_routes(PREFIX, find_books, auth)])
 
 
 async def serve(port: int, app: Application) -> None:

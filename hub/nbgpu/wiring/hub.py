@@ -14,6 +14,7 @@ from traitlets.config import Config
 
 import nbgpu.spawner
 from nbgpu.core.errors import NbgpuError
+from nbgpu.service.callers import READ_ALL
 from nbgpu.settings import Settings, load
 from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.docker import GPUDockerSpawner
@@ -108,7 +109,9 @@ def _configure_tokens(c: Config, deployment: Deployment) -> None:
         {"name": "admin", "services": [SCRIPTS]},
         {"name": RECONCILER, "scopes": RECONCILER_SCOPES, "services": [RECONCILER]},
         service_role(),
+        {"name": "user", "scopes": ["self", "access:services!service=nbgpu"]},  # everybody may read their own usage
     ]
+    c.JupyterHub.custom_scopes = {READ_ALL: {"description": "Read everybody's usage, budgets and quotas."}}
 
 
 def _keep(lock: HubLock) -> None:

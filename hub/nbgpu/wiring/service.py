@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from nbgpu.core.errors import NbgpuError
+from nbgpu.service.api import Books
 from nbgpu.service.app import ADDRESS, PREFIX, make_app, serve
 from nbgpu.service.logs import configure_logs
 from nbgpu.service.loops import Loops
@@ -122,6 +123,20 @@ class Work:
         stale = sampler["stale"] or any(loop["stale"] for loop in loops.values())
         return {"status": "stale" if stale else "ok", "sampler": sampler, "loops": loops}
 
+    def books(self) -> Books | None:
+        """Return what the API tells of; None while the service begins."""
+        if self._sampling is None:
+            return None
+        adapters = self._sampling.adapters
+        return Books(
+            statements=adapters.statements,
+            limits=adapters.limits,
+            prices=adapters.prices,
+            clock=adapters.clock,
+            timezone=adapters.settings.billing.timezone,
+            account_id=adapters.deployment.prefix,
+        )
+
     def _begin(self) -> None:
         from nbgpu.wiring.money import Money
 
@@ -163,6 +178,13 @@ def _end_with_the_hub(parent: int) -> None:
         raise SystemExit(1)  # it died before the kernel knew to tell us
 
 
+async def _serve(deployment: Deployment, work: Work) -> None:
+    from jupyterhub.services.auth import HubAuth  # it reads its settings from the environment that the hub gives
+
+    app = make_app(work.health, deployment.secret(HEALTH_TOKEN), work.books, HubAuth())
+    await serve(service_port(deployment), app)
+
+
 def main(arguments: list[str]) -> None:
     """Be the service until told to end; the argument is the hub's process id, 0 for none."""
     _end_with_the_hub(int(arguments[0]) if arguments else 0)
@@ -174,7 +196,7 @@ def main(arguments: list[str]) -> None:
     work = Work(_build)
     work.begin()
     try:
-        asyncio.run(serve(service_port(deployment), make_app(work.health, deployment.secret(HEALTH_TOKEN))))
+        asyncio.run(_serve(deployment, work))
     except OSError as error:
         raise SystemExit(f"The service can't listen on port {service_port(deployment)}: {error}") from error
     finally:
