@@ -1,6 +1,8 @@
 """The fake engine and real Docker give the same answers to every call that we make."""
 
 import secrets
+import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -146,6 +148,36 @@ def test_a_container_that_ends_by_itself_keeps_its_code_and_log(engine):
         engine.client.wait(container, timeout=20)
     assert engine.client.inspect_container(container)["State"]["ExitCode"] == 3
     assert engine.client.logs(container, tail=1) == b"two\n"
+
+
+def test_the_end_of_a_container_is_told_with_its_id(engine):
+    container = engine.create(command=("sh", "-c", "exit 3"))
+    since = int(time.time())
+    told: list[tuple[str, bool]] = []
+    ended = threading.Event()
+
+    def listen() -> None:
+        filters = {"type": "container", "event": "die", "label": "org.nbgpu.deployment=nbgpu-contract"}
+        for event in engine.client.events(since=since, filters=filters, decode=True):
+            told.append((event["id"], event["time"] >= since))
+            if event["id"] == container:  # others ended in the same second
+                ended.set()
+                return
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    engine.client.start(container)
+    if isinstance(engine.client, FakeDockerClient):
+        until_listened(engine.client)
+        engine.client.end(container, exit_code=3)
+    assert ended.wait(20)
+    listener.join()
+    assert told[-1] == (container, True)
+
+
+def until_listened(client: FakeDockerClient) -> None:
+    while not client._listeners:
+        time.sleep(0.005)
 
 
 def test_containers_are_listed_by_label_running_or_not(engine):

@@ -52,6 +52,13 @@ def test_a_server_that_ends_at_once_says_why(hub):
     assert (hub.leases(), hub.containers()) == ((), [])
 
 
+def test_a_server_that_dies_is_noticed_long_before_the_hub_asks(hub):
+    user = hub.add_user("dies-alone")
+    hub.started(user, profile="cpu")
+    hub.container(user).kill()
+    until(lambda: hub.server(user) is None and hub.lease(user) is None, seconds=8, why="nobody noticed")
+
+
 def test_a_killed_server_is_noticed_and_its_devices_are_free(hub):
     user = hub.add_user("dies")
     hub.started(user, profile="a100")

@@ -7,8 +7,10 @@ so that waiting for a server, and noticing its death, are the real thing.
 import http.server
 import itertools
 import os
+import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,6 +41,7 @@ class FakeDockerClient:
         self.serve = True  # whether a started container answers HTTP
         self._servers: dict[str, http.server.HTTPServer] = {}
         self._ids = itertools.count(1)
+        self._listeners: list[queue.Queue[dict[str, Any] | None]] = []
         self._lock = threading.RLock()
 
     def add_image(self, image_id: str, *, environment: tuple[str, ...] = ()) -> str:
@@ -135,6 +138,15 @@ class FakeDockerClient:
             self.end(container, exit_code=137)
             del self.by_id[found["Id"]]
 
+    def events(
+        self, since: int | None = None, filters: dict[str, str] | None = None, decode: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the end of each container as it comes, until the engine is closed."""
+        told: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._listeners.append(told)
+        while (event := told.get()) is not None:
+            yield event
+
     # What tests do to it
 
     def end(self, container: str, *, exit_code: int = 1, logs: bytes = b"", oom: bool = False) -> None:
@@ -142,6 +154,8 @@ class FakeDockerClient:
         with self._lock:
             found = self._find(container)
             if found["State"]["Running"]:
+                for told in self._listeners:
+                    told.put({"id": found["Id"], "status": "die", "time": int(time.time())})
                 found["State"] |= {"Running": False, "ExitCode": exit_code, "OOMKilled": oom, "FinishedAt": _now()}
             found["logs"] += logs
             server = self._servers.pop(found["Id"], None)
@@ -153,6 +167,8 @@ class FakeDockerClient:
         """End everything."""
         for container_id in list(self.by_id):
             self.end(container_id)
+        for told in self._listeners:
+            told.put(None)
 
     def _serve(self, container_id: str, address: str) -> None:
         server = http.server.ThreadingHTTPServer((address, PORT), Answering)

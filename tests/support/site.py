@@ -144,7 +144,7 @@ def build_site(
     c[spawner.__name__] = Config(defaults | ({"network_name": "net", "port": 8888} if client else {}) | config)
 
     # A class of its own: DockerSpawner keeps its client and threads on the class.
-    spawner_class = type(spawner.__name__, (spawner,), {"_client": client, "_pool": None})
+    spawner_class = type(spawner.__name__, (spawner,), {"_client": client, "_pool": None, "_deaths": None})
     return Site(Users(spawner_class, c), client, leases, inventory, shelf, desk)
 
 

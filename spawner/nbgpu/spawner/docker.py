@@ -20,6 +20,7 @@ from nbgpu.core.errors import NameTaken, ServerDied
 from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, docker_calls, names
+from nbgpu.spawner.deaths import DeathWatch
 from nbgpu.spawner.endings import LAST_LINES, describe_last_words
 from nbgpu.spawner.flavored import FlavoredSpawner
 from nbgpu.spawner.threads import in_thread, see_through
@@ -36,6 +37,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
     home = Unicode(container.HOME, config=True, help="Where the home volume is mounted.")
 
     _pool: ClassVar[ThreadPoolExecutor | None] = None
+    _deaths: ClassVar[DeathWatch | None] = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -140,6 +142,25 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         return datetime.fromisoformat(found["State"]["StartedAt"])
 
     # State
+
+    @property
+    def deaths(self) -> DeathWatch:
+        """What notices the ends of this deployment's containers."""
+        cls = type(self)
+        if cls._deaths is None:
+            cls._deaths = DeathWatch(self._late_client, f"{container.DEPLOYMENT_LABEL}={self.prefix}")
+        return cls._deaths
+
+    def start_polling(self) -> None:
+        """Ask now and then whether the server runs, and at once when Docker tells of its end."""
+        super().start_polling()
+        if self.object_id:
+            self.deaths.watch(self.object_id, self.poll_and_notify)
+
+    def stop_polling(self) -> None:
+        """Ask no more."""
+        super().stop_polling()
+        self.deaths.forget(self.object_id)
 
     async def _inspect(self, name_or_id: str) -> dict[str, Any] | None:
         return await self._in_pool(docker_calls.inspect, name_or_id)
