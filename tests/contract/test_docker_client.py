@@ -189,6 +189,8 @@ def test_containers_are_listed_by_label_running_or_not(engine):
     assert DockerFleet(engine.client, "nbgpu-nobody").containers() == ()
     (fact,) = fleet.containers()
     assert fact.finished_at is None
+    assert fleet.find("") == fact  # it names no session
+    assert fleet.find("another") is None
     assert fleet.end(container) is not None
     assert fleet.end(container) is None
     assert fleet.containers() == ()

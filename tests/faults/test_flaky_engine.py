@@ -131,6 +131,9 @@ class HubOfUsers:
             if spawner.active
         )
 
+    def find(self, server: ServerRef) -> HubServer | None:
+        return next((each for each in self.servers() if each.server == server), None)
+
     def start(self, lease) -> None:
         asyncio.run_coroutine_threadsafe(self._start(lease), self.loop).result(20)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nbgpu.core.errors import HubRefused
+from nbgpu.core.leases import ServerRef
 from nbgpu.core.reconcile import HubServer, Repair
 from nbgpu.store import SqlAuditLog
 from nbgpu.telemetry.reconciler import Reconciler
@@ -24,6 +25,9 @@ class FakeHub:
 
     def servers(self) -> tuple[HubServer, ...]:
         return tuple(self.known)
+
+    def find(self, server: ServerRef) -> HubServer | None:
+        return next((each for each in self.servers() if each.server == server), None)
 
     def start(self, lease) -> None:
         if self.refusal is not None:

@@ -107,7 +107,7 @@ class FakeDockerClient:
 
     def containers(self, all: bool = False, filters: dict[str, list[str]] | None = None) -> list[dict[str, Any]]:
         self.before("containers")
-        wanted = [label.split("=", 1) for label in (filters or {}).get("label", [])]
+        wanted = dict(label.split("=", 1) for label in (filters or {}).get("label", []))
         with self._lock:
             return [
                 {
@@ -116,8 +116,7 @@ class FakeDockerClient:
                     "State": "running" if each["State"]["Running"] else "exited",
                 }
                 for each in self.by_id.values()
-                if (all or each["State"]["Running"])
-                and any(each["Config"]["Labels"].get(key) == value for key, value in wanted)
+                if (all or each["State"]["Running"]) and wanted.items() <= each["Config"]["Labels"].items()
             ]
 
     def logs(self, container: str, tail: int | str = "all") -> bytes:

@@ -33,6 +33,9 @@ class FakeHub:
             raise self.fault
         return tuple(self.known)
 
+    def find(self, server: ServerRef) -> HubServer | None:
+        return next((each for each in self.servers() if each.server == server), None)
+
     def start(self, lease) -> None:
         if self.refusal is not None:
             raise self.refusal
@@ -269,3 +272,20 @@ async def test_while_a_device_is_faulty_none_is_taken_for_vanished(site, hub, re
         dataclasses.replace(site.inventory.devices[1], uuid="GPU-lost-1", problem="The GPU is lost."),
     )
     assert [reconciler.drop_vanished() for _ in range(3)] == [(), (), ()]
+
+
+async def test_each_repair_looks_at_its_own_session_alone(site, hub, reconciler, monkeypatch):
+    """After a crash all sessions are found at once: to list everything for each would take hours at a large site."""
+    for name in ("ann", "bob", "cid", "dee"):
+        site.leases.release(await run_server(site, name, "cpu"), "lost")
+    for name in ("eve", "fay"):
+        site.leases.mark_ending(await run_server(site, name, "cpu"))
+    listed: list[str] = []
+    monkeypatch.setattr(hub, "servers", lambda: listed.append("hub") or ())
+    asked = site.docker.containers
+    monkeypatch.setattr(
+        site.docker, "containers", lambda **kwargs: listed.append(len(kwargs["filters"]["label"])) or asked(**kwargs)
+    )
+    assert sorted(mend_all(reconciler)) == [Repair.REMOVE] * 4 + [Repair.UNDO] * 2
+    assert listed.count("hub") <= 1 + 2  # the comparison, and FakeHub.find for the two that have a lease
+    assert (listed.count(1), listed.count(2)) == (1, 6)

@@ -108,6 +108,9 @@ class Fleet(Protocol):
     def containers(self) -> tuple[ContainerFact, ...]:
         """Return all of them, running or not. Raises EngineUnavailable."""
 
+    def find(self, session_id: str) -> ContainerFact | None:
+        """Return the one of a session. Raises EngineUnavailable."""
+
     def end(self, container_id: str) -> datetime | None:
         """End and remove one and see it gone; return when it ended, None where nobody knows.
 
@@ -120,6 +123,9 @@ class HubView(Protocol):
 
     def servers(self) -> tuple[HubServer, ...]:
         """Return all servers that run or are pending. Raises HubUnavailable."""
+
+    def find(self, server: ServerRef) -> HubServer | None:
+        """Return one server if it runs or is pending. Raises HubUnavailable."""
 
     def start(self, lease: Lease) -> None:
         """Have the hub start the lease's server with its flavor and image: the spawner takes the running container up.

@@ -26,10 +26,23 @@ class HubApi:
 
     def servers(self) -> tuple[HubServer, ...]:
         """Return all servers that run or are pending. Raises HubUnavailable."""
+        return self._list()
+
+    def find(self, server: ServerRef) -> HubServer | None:
+        """Return one server if it runs or is pending. Raises HubUnavailable.
+
+        It is found in a list: a single user's address answers 404 to whoever may not see the user, too, and nothing
+        may be taken for "not running" because of that.
+        """
+        # The hub matches the text anywhere in a name; a backslash means something to some databases.
+        narrowed = {} if "\\" in server.username else {"name_filter": server.username}
+        return next((each for each in self._list(**narrowed) if each.server == server), None)
+
+    def _list(self, **narrowed: str) -> tuple[HubServer, ...]:
         found: list[HubServer] = []
         offset: int | None = 0
         while offset is not None:
-            answer = self._call("GET", "/users", params={"state": "active", "offset": offset})
+            answer = self._call("GET", "/users", params={"state": "active", "offset": offset, **narrowed})
             try:
                 page = answer.json()
                 found += [server for user in page["items"] for server in _servers_of(user)]

@@ -7,6 +7,8 @@ facts once more, and acts on ids, never on names, so that it can't hit the next 
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Iterable
 
 from nbgpu.core.errors import HubRefused, NbgpuError
@@ -16,6 +18,7 @@ from nbgpu.core.reconcile import ContainerFact, Finding, HubServer, Repair, judg
 from nbgpu.telemetry.workqueue import WorkQueue
 
 PERIOD = 60.0  # seconds between two comparisons
+LIST_LASTS = 5.0  # seconds
 ACTOR = "reconciler"
 _ALL = "\0"  # the key that stands for a comparison of everything: no label of a container can be it
 
@@ -34,12 +37,14 @@ class Reconciler:
         self._audit = audit
         self._inventory = inventory
         self._missing: frozenset[tuple[str, str]] = frozenset()  # (session, device) as of the last look
+        self._servers: tuple[HubServer, ...] = ()
+        self._listed_at = -math.inf
 
     def compare(self) -> tuple[Finding, ...]:
         """Return every session in disagreement. Raises when one of the three can't be asked."""
         leases = {lease.session_id: lease for lease in self._leases.open_leases()}
         containers = {each.session_id: each for each in self._fleet.containers()}
-        servers = self._hub.servers()
+        servers = self._list_servers()
         sessions = dict.fromkeys([*leases, *containers])
         verdicts = ((each, *_judge(leases.get(each), containers.get(each), servers)) for each in sessions)
         return tuple(Finding(each, repair, why) for each, repair, why in verdicts if repair is not Repair.NOTHING)
@@ -47,8 +52,8 @@ class Reconciler:
     def mend(self, session_id: str) -> Finding | None:
         """Look at one session again and mend it; return what was done. Raises when it could not be."""
         lease = self._leases.find_open(session_id)
-        container = next((each for each in self._fleet.containers() if each.session_id == session_id), None)
-        repair, reason = _judge(lease, container, self._hub.servers())
+        container = self._fleet.find(session_id)
+        repair, reason = judge(lease, container, self._find_server(lease, session_id))
         if repair is Repair.ADOPT and lease is not None:
             repair, reason = self._adopt(lease, reason)
         ended_at = None
@@ -64,6 +69,23 @@ class Reconciler:
             actor=ACTOR, action=f"reconcile.{repair}", subject=subject, detail=f"session {session_id}: {reason}"
         )
         return Finding(session_id, repair, reason)
+
+    def _find_server(self, lease: Lease | None, session_id: str) -> HubServer | None:
+        """What the hub says of a session's server now.
+
+        Where no lease names the server, the last list of all will do for a moment: the hub learns of a session only
+        with its lease, so that none that it did not know then is its own now.
+        """
+        if lease is not None:
+            return self._hub.find(lease.server)
+        if time.monotonic() - self._listed_at > LIST_LASTS:
+            self._list_servers()
+        return next((each for each in self._servers if each.session_id == session_id), None)
+
+    def _list_servers(self) -> tuple[HubServer, ...]:
+        self._servers = self._hub.servers()
+        self._listed_at = time.monotonic()
+        return self._servers
 
     def drop_vanished(self) -> tuple[tuple[str, str], ...]:
         """Take devices that the driver has not had for two looks in a row out of leases; return (session, device).

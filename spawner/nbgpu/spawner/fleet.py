@@ -23,8 +23,16 @@ class DockerFleet:
 
     def containers(self) -> tuple[ContainerFact, ...]:
         """Return all containers of the deployment, running or not. Raises EngineUnavailable."""
+        return self._list(self._label)
+
+    def find(self, session_id: str) -> ContainerFact | None:
+        """Return the container of a session; of several that name none, any. Raises EngineUnavailable."""
+        labels = [self._label, f"{SESSION_LABEL}={session_id}"] if session_id else [self._label]
+        return next((each for each in self._list(*labels) if each.session_id == session_id), None)
+
+    def _list(self, *labels: str) -> tuple[ContainerFact, ...]:
         try:
-            found = call(self._client, "containers", all=True, filters={"label": [self._label]})
+            found = call(self._client, "containers", all=True, filters={"label": list(labels)})
         except APIError as error:
             raise EngineUnavailable(f"Docker can't list its containers: {error.explanation}") from error
         return tuple(

@@ -153,6 +153,10 @@ class Sessions:
             for each in {*records, *lost}
         )
 
+    def find(self, session_id: str) -> ContainerFact | None:
+        """Return what there is of a session. Raises EngineUnavailable."""
+        return next((each for each in self.containers() if each.session_id == session_id), None)
+
     def of_server(self, server: str) -> set[str]:
         """Return all sessions of a server (its slug) that have a record or a process."""
         record = self.read(server)
