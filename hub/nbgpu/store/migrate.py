@@ -10,12 +10,14 @@ from pathlib import Path
 from alembic import command
 from sqlalchemy import Connection, Engine, insert, text
 
+from nbgpu.core.errors import DatabaseTaken
 from nbgpu.store.backup import back_up
 from nbgpu.store.clock import utc_now
-from nbgpu.store.lock import lock_database
+from nbgpu.store.lock import HubLock, lock_database
 from nbgpu.store.place import sqlite_file
 from nbgpu.store.revision import newest_revision, read_revision, script_config
 from nbgpu.store.schema import AuditRow
+from nbgpu.store.trouble import describe
 
 _MIGRATION_LOCK = 7_206_151  # any number: PostgreSQL's advisory lock that admits one migration at a time
 
@@ -44,12 +46,22 @@ def bring_up(engine: Engine, *, actor: str = "nbgpu") -> Upgrade:
         return _migrate(engine, Upgrade(None, newest_revision()), actor)
     if before == newest_revision():
         return Upgrade(before, before)
-    lock = lock_database(engine)
+    lock = _keep_hubs_away(engine, before)
     try:
         backup = back_up(engine, _backup_name(engine, before)).file if engine.dialect.name == "sqlite" else None
         return _migrate(engine, Upgrade(before, newest_revision(), backup), actor)
     finally:
         lock.give_back()
+
+
+def _keep_hubs_away(engine: Engine, before: str) -> HubLock:
+    try:
+        return lock_database(engine)
+    except DatabaseTaken as error:
+        raise DatabaseTaken(
+            f"{describe(engine.url)} has schema {before}, older than this nbgpu's {newest_revision()}, and a hub of "
+            "the older nbgpu uses it. Restart the hub: its start brings the schema up."
+        ) from error
 
 
 def aside_name(file: Path, what: str, now: datetime) -> Path:
