@@ -105,6 +105,14 @@ def test_a_file_that_is_there_is_kept_unless_told(database, tmp_path):
     assert verify(file) == newest_revision()
 
 
+@pytest.mark.parametrize("force", [True, False])
+def test_a_backup_never_takes_the_place_of_the_database_itself(database, tmp_path, force):
+    (tmp_path / "link").symlink_to(tmp_path / "nbgpu.sqlite")
+    for name in ("nbgpu.sqlite", "link"):
+        with pytest.raises(StoreError, match="is the database itself"):
+            back_up(database, tmp_path / name, force=force)
+
+
 def test_a_folder_that_is_not_there_is_named(database, tmp_path):
     with pytest.raises(StoreError, match=r"nowhere/b\.sqlite can't be written: No such file or directory"):
         back_up(database, tmp_path / "nowhere" / "b.sqlite")
@@ -219,6 +227,11 @@ def test_a_backup_of_an_older_schema_is_upgraded(database, tmp_path):
     assert (done.revision, done.upgraded_to) == ("0003", newest_revision())
     assert SqlAuditLog(database).latest(1)[0].action == "database.restore"
     assert verify(tmp_path / "old.sqlite") == "0003", "the backup stays as it was"
+    database.dispose()
+    expected = {"nbgpu.sqlite", "nbgpu.sqlite.hub-lock"}
+    names = {each.name for each in tmp_path.iterdir() if not each.name.startswith("old.sqlite")} - expected
+    assert done.aside is not None
+    assert names == {done.aside.name}, "nothing of the work is left"
 
 
 @pytest.mark.parametrize("spoil", [damage, truncate, overwrite_header, lambda file: file.unlink()])

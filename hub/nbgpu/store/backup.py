@@ -17,6 +17,7 @@ from nbgpu.store.revision import check_revision
 from nbgpu.store.trouble import describe
 
 Progress = Callable[[int, int], None]  # pages copied so far, pages in all
+BESIDE = ("-wal", "-shm", "-journal")  # SQLite's files that belong to the database of that name
 _PAGES = 5_000  # between two reports of progress: about 20 MB
 
 
@@ -36,6 +37,8 @@ def back_up(engine: Engine, file: Path, *, force: bool = False, progress: Progre
     source = sqlite_file(engine.url)
     if not source.is_file():
         raise StoreError(f"{describe(engine.url)} does not exist: there is nothing to back up.")
+    if file.exists() and file.samefile(source):
+        raise StoreError(f"{file} is the database itself: name another file for its backup.")
     with draft_of(file) as draft:
         copy_database(source, draft, progress=progress)
         revision = verify(draft)
@@ -93,8 +96,9 @@ def draft_of(file: Path) -> Iterator[Path]:
     except OSError as error:
         raise StoreError(f"{file} can't be written: {error.strerror}. Look at its folder and disk.") from error
     finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
+        for suffix in ("", *BESIDE):
+            with suppress(OSError):
+                draft.with_name(draft.name + suffix).unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -54,6 +54,13 @@ def bring_up(engine: Engine, *, actor: str = "nbgpu") -> Upgrade:
         lock.give_back()
 
 
+def bring_up_copy(engine: Engine) -> None:
+    """Bring up the schema of a copy that nobody else has. Raises StoreError; DBAPIError."""
+    before = read_revision(engine)
+    if before != newest_revision():
+        _migrate(engine, Upgrade(before, newest_revision()), actor="nbgpu")
+
+
 def _keep_hubs_away(engine: Engine, before: str) -> HubLock:
     try:
         return lock_database(engine)

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from nbgpu.core.errors import StoreError
 from nbgpu.store.audit import SqlAuditLog
-from nbgpu.store.backup import copy_database, draft_of, sync_folder, verify
+from nbgpu.store.backup import BESIDE, copy_database, draft_of, sync_folder, verify
 from nbgpu.store.clock import utc_now
-from nbgpu.store.database import open_database
+from nbgpu.store.database import connect_database
 from nbgpu.store.lock import lock_database
-from nbgpu.store.migrate import aside_name
+from nbgpu.store.migrate import aside_name, bring_up_copy
 from nbgpu.store.place import sqlite_file, tool_url
 from nbgpu.store.revision import newest_revision
-from nbgpu.store.trouble import describe
-
-_BESIDE = ("-wal", "-shm")  # SQLite's files that belong to the database of that name
+from nbgpu.store.trouble import describe, explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +55,16 @@ def restore(engine: Engine, file: Path, *, actor: str) -> Restored:
 
 def _prepare(draft: Path, target: Path, file: Path, actor: str) -> None:
     """Upgrade the copy where it is of an older schema, and write down where it comes from, before it is used."""
-    engine = open_database(f"sqlite:///{draft}")
-    SqlAuditLog(engine).record(
-        actor=actor, action="database.restore", subject=str(target), detail=f"restored from {file.resolve()}"
-    )
-    engine.dispose()
+    engine = connect_database(f"sqlite:///{draft}")
+    try:
+        bring_up_copy(engine)
+        SqlAuditLog(engine).record(
+            actor=actor, action="database.restore", subject=str(target), detail=f"restored from {file.resolve()}"
+        )
+    except DBAPIError as error:
+        raise StoreError(explain(error, engine)) from error
+    finally:
+        engine.dispose()
     _fold(draft)
 
 
@@ -78,7 +82,7 @@ def _swap(draft: Path, target: Path) -> Path | None:
             _fold(target)
         aside = aside_name(target, "before-restore", utc_now())
         os.link(target, aside)  # no instant without a database: a hub would make an empty one
-    for suffix in _BESIDE:
+    for suffix in BESIDE:
         beside = target.with_name(target.name + suffix)
         if beside.exists():  # it must not be taken for the new one's
             beside.replace(f"{aside or target.with_name(target.name + '.lost')}{suffix}")
