@@ -201,3 +201,5 @@ def test_making_a_volume_again_keeps_it(engine):
     again = engine.client.create_volume(engine.volume, labels=LABELS)
     assert first["Name"] == again["Name"] == engine.volume
     assert again["Labels"] == LABELS
+    assert engine.client.inspect_volume(engine.volume)["Name"] == engine.volume
+    assert status_of(engine.client.inspect_volume, f"{engine.volume}.none") == 404

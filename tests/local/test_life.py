@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from nbgpu.core.errors import EngineUnavailable
 from nbgpu.core.leases import LeaseState
@@ -285,3 +286,14 @@ async def test_ended_servers_leave_no_zombies(local):
     pids = local.processes()
     await ann.stop()
     assert not {f"/proc/{pid}" for pid in pids} & set(map(str, PROC.iterdir()))
+
+
+async def test_an_archived_home_stays_so_when_our_database_is_lost(local):
+    ann = local.users["ann"]
+    await start(ann)
+    await ann.stop()
+    await ann.spawner.delete_forever()
+    with local.site.leases._engine.begin() as connection:
+        connection.execute(text("DELETE FROM homes"))
+    await start(ann)
+    assert read_environment(local.record("ann")["pid"])["HOME"] == str(local.homes / f"{local.prefix}-home-ann-2")

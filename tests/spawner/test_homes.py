@@ -1,6 +1,7 @@
 """Homes: a login name that is used again does not open the files of the person before."""
 
 import pytest
+from sqlalchemy import text
 
 from nbgpu.core.homes import OnDelete
 from support.users import start
@@ -33,6 +34,27 @@ async def test_the_next_person_of_a_name(site, on_delete, same, still_there):
     assert (first in site.docker.volumes) == still_there
     await start(site.users["stu-01"], profile="cpu")
     assert (mounted(site) == first) == same
+
+
+async def test_an_archived_home_stays_so_when_our_database_is_lost(site):
+    archived = [await use_then_delete(site) for _ in range(2)]
+    await start(site.users["stu-01"], profile="cpu")
+    own = mounted(site)
+    await site.users["stu-01"].stop()
+    forget_homes(site)
+    await start(site.users["stu-01"], profile="cpu")
+    assert mounted(site) == own, "the living find their own again"
+    assert own not in archived
+    assert set(archived) < set(site.docker.volumes)
+    await site.users["stu-01"].stop()
+    await start(site.users["stu-01"], profile="cpu")
+    assert mounted(site) == own
+
+
+def forget_homes(site) -> None:
+    """Lose our database: of homes it is as new."""
+    with site.leases._engine.begin() as connection:
+        connection.execute(text("DELETE FROM homes"))
 
 
 async def test_deleting_a_named_server_leaves_the_home(site):

@@ -63,6 +63,12 @@ class FakeDockerClient:
         self.volumes.setdefault(name, labels or {})
         return {"Name": name, "Labels": self.volumes[name]}
 
+    def inspect_volume(self, name: str) -> dict[str, Any]:
+        self.before("inspect_volume")
+        if name not in self.volumes:
+            self._fail(404, f"get {name}: no such volume")
+        return {"Name": name, "Labels": self.volumes[name]}
+
     def remove_volume(self, name: str) -> None:
         self.before("remove_volume")
         if self.volumes.pop(name, None) is None:

@@ -137,14 +137,21 @@ class Desk:
         """Return the name of the user's home volume: as it was first named, else as proposed."""
         return self._homes.ensure(username, proposed)
 
-    def retire_home(self, username: str) -> str | None:
-        """Do with a deleted user's home what the site has decided; return the volume to delete, if one is."""
+    def retire_home(self, username: str) -> tuple[str, OnDelete] | None:
+        """Do with a deleted user's home what the site has decided; return its volume, if it has one, and what."""
         if self._on_delete is OnDelete.KEEP:
             return None
         volume = self._homes.archive(username)
+        if volume is None:
+            return None
+        self._audit.record(actor="hub", action=f"home.{self._on_delete}", subject=username, detail=volume)
+        return volume, self._on_delete
+
+    def pass_over_home(self, username: str) -> None:
+        """Note that the user's home is an earlier person's: the next one asked for is another."""
+        volume = self._homes.archive(username)
         if volume is not None:
-            self._audit.record(actor="hub", action=f"home.{self._on_delete}", subject=username, detail=volume)
-        return volume if self._on_delete is OnDelete.WIPE else None
+            self._audit.record(actor="hub", action="home.passed_over", subject=username, detail=volume)
 
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Note that the lease's container runs since `started_at`."""

@@ -85,9 +85,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
 
     async def launch(self, lease: Lease, choice: Choice) -> str:
         """Create and start the container; return its URL."""
-        volume = await in_thread(
-            self.desk.home_volume, self.user.name, names.home_volume_name(self.prefix, self.user.name)
-        )
+        volume = await self.find_home(names.home_volume_name(self.prefix, self.user.name))
         await in_thread(self._configure, lease, choice, volume)
         try:
             # An existing volume stays as it is.
@@ -193,6 +191,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         if not self.object_id:
             return None
         self._was_told_to_end = True
+        self.deaths.forget(self.object_id)  # this end is no news
         ended_at = await self._in_pool(
             partial(docker_calls.end, container_id=self.object_id, grace=0 if now else self.stop_timeout)
         )
@@ -220,6 +219,25 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         except APIError as error:
             if not docker_calls.is_missing(error):
                 raise docker_calls.to_engine_error(error) from error
+
+    async def mark_archived(self, volume: str) -> None:
+        """Mark a home volume by another: a volume's own name and labels never change. Idempotent."""
+        try:
+            await self.docker(
+                "create_volume", names.archive_mark(volume), labels={container.DEPLOYMENT_LABEL: self.prefix}
+            )
+        except APIError as error:
+            raise docker_calls.to_engine_error(error) from error
+
+    async def is_archived(self, volume: str) -> bool:
+        """Whether a home volume is marked so."""
+        try:
+            await self.docker("inspect_volume", names.archive_mark(volume))
+        except APIError as error:
+            if docker_calls.is_missing(error):
+                return False
+            raise docker_calls.to_engine_error(error) from error
+        return True
 
     async def clear_leftovers(self) -> dict[str, datetime | None]:
         """Remove an earlier container of this server. Raises NameTaken for one that is not ours."""

@@ -14,6 +14,7 @@ from tornado import web
 from traitlets import Float, Unicode, default
 
 from nbgpu.core.errors import EngineError, EngineUnavailable, NbgpuError, ServerDied
+from nbgpu.core.homes import OnDelete
 from nbgpu.core.leases import REASON_LENGTH, Lease, LeaseState
 from nbgpu.core.menu import Choice
 from nbgpu.spawner.admitting import AdmittingMixin
@@ -79,6 +80,14 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
 
     async def remove_home(self, volume: str) -> None:
         """Delete a home with all files in it. Idempotent."""
+        raise NotImplementedError
+
+    async def mark_archived(self, volume: str) -> None:
+        """Mark a home, beside it, as one that nobody gets again. Idempotent."""
+        raise NotImplementedError
+
+    async def is_archived(self, volume: str) -> bool:
+        """Whether a home is marked so. Raises EngineError."""
         raise NotImplementedError
 
     async def clear_leftovers(self) -> dict[str, datetime | None]:
@@ -258,9 +267,23 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         """Retire the home of a user who is deleted; a named server that is deleted has none of its own."""
         if self.name:
             return
-        volume = await in_thread(self.desk.retire_home, self.user.name)
-        if volume is not None:
-            await self.remove_home(volume)
+        retired = await in_thread(self.desk.retire_home, self.user.name)
+        if retired is None:
+            return
+        volume, how = retired
+        await (self.remove_home(volume) if how is OnDelete.WIPE else self.mark_archived(volume))
+
+    async def find_home(self, proposed: str) -> str:
+        """Return the user's home volume, which is `proposed` or an earlier name, else one with a number.
+
+        Our database knows which homes are archived. Should it be lost, the mark beside a home still keeps it from the
+        next person of the name.
+        """
+        while True:
+            volume = await in_thread(self.desk.home_volume, self.user.name, proposed)
+            if not await self.is_archived(volume):
+                return volume
+            await in_thread(self.desk.pass_over_home, self.user.name)
 
     async def _end(self, *, now: bool) -> None:
         """End the server. The time is kept: should the release fail, the next attempt finds nothing to ask."""

@@ -22,7 +22,7 @@ from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, names
 from nbgpu.spawner.endings import describe_last_words
 from nbgpu.spawner.flavored import FlavoredSpawner
-from nbgpu.spawner.local_homes import delete_home, make_home
+from nbgpu.spawner.local_homes import delete_home, make_home, make_mark
 from nbgpu.spawner.local_sessions import SERVER_VARIABLE, SESSION_VARIABLE, Record, Sessions
 from nbgpu.spawner.threads import in_thread
 
@@ -75,9 +75,7 @@ class LocalSpawner(FlavoredSpawner):
 
     async def launch(self, lease: Lease, choice: Choice) -> str:
         """Start the process; return its URL."""
-        name = await in_thread(
-            self.desk.home_volume, self.user.name, names.home_volume_name(self.prefix, self.user.name)
-        )
+        name = await self.find_home(names.home_volume_name(self.prefix, self.user.name))
         home = Path(self.homes) / name
         await in_thread(make_home, home)
         self.port = _find_port(self._given_ports)
@@ -159,6 +157,17 @@ class LocalSpawner(FlavoredSpawner):
     async def remove_home(self, volume: str) -> None:
         """Delete a home folder with all files in it. Idempotent."""
         await in_thread(delete_home, Path(self.homes) / volume)
+
+    async def mark_archived(self, volume: str) -> None:
+        """Mark a home folder by a file beside all homes. Idempotent."""
+        await in_thread(make_mark, self._mark(volume))
+
+    async def is_archived(self, volume: str) -> bool:
+        """Whether a home folder is marked so."""
+        return await in_thread(self._mark(volume).exists)
+
+    def _mark(self, volume: str) -> Path:
+        return Path(self.homes).with_name("archived-homes") / volume
 
     async def clear_leftovers(self) -> dict[str, datetime | None]:
         """End what an earlier life of this server left."""

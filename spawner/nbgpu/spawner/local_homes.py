@@ -16,6 +16,15 @@ def make_home(home: Path) -> None:
         raise EngineError(f"The home folder {home} can't be made: {error.strerror}.") from error
 
 
+def make_mark(mark: Path) -> None:
+    """Make the file that marks a home as archived. Idempotent. Raises EngineError."""
+    try:
+        mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mark.touch(mode=0o600)
+    except OSError as error:
+        raise EngineError(f"The home can't be marked as archived by {mark}: {error.strerror}.") from error
+
+
 def delete_home(home: Path) -> None:
     """Delete a home with all files in it, in folders that a program left read-only as well. Raises EngineError."""
     try:

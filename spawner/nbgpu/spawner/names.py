@@ -29,6 +29,11 @@ def home_volume_name(prefix: str, username: str) -> str:
     return f"{prefix}-home-{_slug(username)}"
 
 
+def archive_mark(volume: str) -> str:
+    """Return the name of what marks a home as archived; no home's own name has a dot."""
+    return f"{volume}.archived"
+
+
 def _slug(name: str) -> str:
     slug: str = safe_slug(name, max_length=_SLUG_LENGTH)
     return slug
