@@ -31,6 +31,10 @@ class Device:
         """Whether this is a MIG instance."""
         return self.parent_uuid is not None
 
+    def is_model(self, model: str | None) -> bool:
+        """Whether this is what a flavor calls a model: a part of the name, in any case; None is any."""
+        return (model or "").casefold() in (self.name or "").casefold()
+
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:

@@ -68,9 +68,7 @@ def count_capacity(state: PoolState, claim: Claim) -> int | None:
 
 
 def _matches(device: Device, claim: Claim) -> bool:
-    if device.problem is not None:
-        return False
-    return claim.model is None or claim.model.casefold() in (device.name or "").casefold()
+    return device.problem is None and device.is_model(claim.model)
 
 
 def _taken_of(state: PoolState) -> dict[str, set[Slot]]:

@@ -133,7 +133,7 @@ def _describe_device(flavor: Flavor, devices: tuple[Device, ...]) -> Text | None
 
 
 def _is_kind(flavor: Flavor, device: Device) -> bool:
-    if (flavor.model or "").casefold() not in (device.name or "").casefold():
+    if not device.is_model(flavor.model):
         return False
     if flavor.kind is FlavorKind.MIG:
         return device.mig_profile == flavor.mig_profile

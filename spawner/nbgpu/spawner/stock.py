@@ -75,7 +75,7 @@ def _explain(
 
 def _explain_none(flavor: Flavor, devices: tuple[Device, ...]) -> tuple[Text, Text]:
     """Why the machine has none at all: a device's own problem, slices that were not made, or no such device."""
-    wanted = [device for device in devices if (flavor.model or "").casefold() in (device.name or "").casefold()]
+    wanted = [device for device in devices if device.is_model(flavor.model)]
     problems = [device.problem for device in wanted if device.problem is not None]
     if problems:
         return Text(problems[0]), _ASK
