@@ -106,6 +106,19 @@ def test_a_link_preselects_also_through_the_login_and_starts_nothing(hub, page):
     assert hub.leases() == ()
 
 
+@pytest.mark.parametrize("link", ["#profile=mig-2g&image=base", "?opt-profile=mig-2g&opt-image=base"])
+def test_a_link_says_so_where_the_server_runs_already(hub, page, link):
+    user = hub.add_user(f"runs-{len(link)}")
+    hub.started(user, profile="cpu")
+    log_in(page, hub, user, f"/hub/spawn{link}")
+    expect(page.locator("#running-title")).to_have_text("Your server runs already")
+    expect(page.locator("#runs-already")).to_contain_text("Nothing was started or changed")
+    check(page, schemes=("light",))
+    assert hub.lease(user).flavor == "cpu"
+    page.goto(f"{hub.url}/hub/spawn")
+    page.wait_for_url(f"**/user/{user}/**")
+
+
 def test_keys_are_enough_to_start_and_to_stop(hub, page):
     log_in(page, hub, "mute-keys")
     for _ in range(15):

@@ -11,6 +11,8 @@ from jupyterhub.auth import Authenticator
 from jupyterhub.handlers.pages import SpawnHandler, default_handlers
 from tornado import web
 
+from nbgpu.core.menu import FLAVOR_KEY
+
 
 class StrictSpawnHandler(SpawnHandler):  # type: ignore[misc]  # JupyterHub has no types
     """The spawn page and its form, where all fields are UTF-8, and where no other site starts a server."""
@@ -31,6 +33,24 @@ class StrictSpawnHandler(SpawnHandler):  # type: ignore[misc]  # JupyterHub has 
                 b"".join(values).decode()
             except UnicodeDecodeError:
                 raise web.HTTPError(400, "The server options are no UTF-8 text.") from None
+
+    async def _get(self, user_name: str, server_name: str, display_name: str) -> None:
+        """Tell who follows a link to a choice that their server runs already; JupyterHub opens that one and is silent.
+
+        A choice in a fragment is known to the browser alone: the page decides whether it has something to say.
+        """
+        user = self.current_user
+        if user_name == user.name and server_name in user.spawners and user.spawners[server_name].ready:
+            page = await self.render_template(
+                "running.html",
+                user=user,
+                server_name=server_name,
+                server_url=self.get_next_url(user, default=user.server_url(server_name)),
+                asked=any(name.startswith("opt-") or name == FLAVOR_KEY for name in self.request.query_arguments),
+            )
+            self.finish(page)
+            return
+        await super()._get(user_name, server_name, display_name)
 
 
 class KeepNameHandler(UserAPIHandler):  # type: ignore[misc]  # JupyterHub has no types
