@@ -15,7 +15,9 @@ from nbgpu.core.prices import Price, build_prices
 from nbgpu.core.quotas import QuotaPolicy, Scope, Who
 from nbgpu.core.windows import Window, WindowKind
 from nbgpu.store import SqlLeaseStore
-from nbgpu.store.limits import accounts_of, authorize_running
+from nbgpu.store.book import Book
+from nbgpu.store.keeping import SqlLimits
+from nbgpu.store.limits import authorize_running
 from nbgpu.store.metering import SqlMetering
 from nbgpu.store.prices import SqlPrices
 from nbgpu.store.work import unit_of_work
@@ -75,8 +77,7 @@ def own(amount: int) -> Budget:
 
 
 def rerun(engine, store: SqlLeaseStore, clock: StillClock) -> None:
-    with unit_of_work(engine) as db:
-        authorize_running(db, store._policies, to_seconds(clock.now))
+    SqlLimits(engine, store._policies, clock).keep()
 
 
 def test_without_policies_only_the_flavors_time_limit_holds(open_store, start):
@@ -149,8 +150,7 @@ def test_what_is_spent_is_what_is_posted_and_what_runs_has_cost(open_store, star
         if settled:
             SqlMetering(engine, clock).settle()
         clock.now = NOW + 1.5 * HOUR
-        with unit_of_work(engine, reads_only=True) as db:
-            (account,) = accounts_of(db, store._policies, [(own(3 * PRICE), "ann")], to_seconds(clock.now))
+        (account,) = SqlLimits(engine, store._policies, clock).accounts("ann", [])
         assert (account.spent, account.held) == (1.5 * PRICE, 1.5 * PRICE)
 
 
@@ -208,5 +208,5 @@ def test_working_it_out_again_without_news_changes_nothing(open_store, start, cl
     start(store, "two", time_limit=HOUR)
     for minutes in range(0, 60, 7):
         clock.now = NOW + timedelta(minutes=minutes)
-        with unit_of_work(engine) as db:
-            assert authorize_running(db, store._policies, to_seconds(clock.now)) == ()
+        with unit_of_work(engine, reads_only=True) as db:
+            assert authorize_running(Book(db, store._policies, to_seconds(clock.now)), store._policies) == {}

@@ -1,8 +1,8 @@
 """Keeping the limits of what runs: how long each session may run, when it is stopped, which alerts are due."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import ColumnElement, Engine, func, select, update
 from sqlalchemy.orm import Session
 
 from nbgpu.core.authorize import Cause, Policies
@@ -12,9 +12,10 @@ from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import Clock
 from nbgpu.core.quotas import Quota, describe_quota, limits_of
 from nbgpu.core.stops import PlannedStop, Stop, plan_stop
+from nbgpu.store.book import Book
 from nbgpu.store.clock import utc_now
 from nbgpu.store.ledger import select_charges
-from nbgpu.store.limits import Book, authorize_running
+from nbgpu.store.limits import Allowance, authorize_running
 from nbgpu.store.metering import to_facts
 from nbgpu.store.schema import AlertRow, ChargeRow, SessionRow
 from nbgpu.store.work import retried, unit_of_work
@@ -35,15 +36,26 @@ class SqlLimits:
 
     @retried
     def keep(self) -> tuple[PlannedStop, ...]:
-        """Work out anew what each running session may run, decide stops, raise alerts; return all stops decided."""
-        now = to_seconds(self._clock())
-        with unit_of_work(self._engine) as db:
-            authorize_running(db, self._policies, now)
-        with unit_of_work(self._engine) as db:  # anew: what was just written is read
-            book = Book(db, now)
-            planned = tuple(found for row in book.rows if row.released_at is None for found in self._plan(row, now))
-            self._raise_alerts(db, book)
-            return planned
+        """Work out anew what each running session may run, decide stops, raise alerts; return all stops decided.
+
+        It is worked out in a transaction that holds up no start, and only what is new is written, in a short one.
+        """
+        with unit_of_work(self._engine, reads_only=True) as db:
+            book = self._open_book(db)
+            allowed = authorize_running(book, self._policies)
+            stops = {row.session_id: self._plan(row, allowed.get(row.session_id), book.now) for row in book.open_rows}
+            servers = {row.session_id: ServerRef(row.username, row.servername) for row in book.open_rows}
+            decided = {
+                row.session_id: stops[row.session_id]
+                for row in book.open_rows
+                if stops[row.session_id] != _decided(row)
+            }
+            alerts = self._find_alerts(db, book)
+        if allowed or decided or alerts:
+            with unit_of_work(self._engine) as db:
+                _write(db, allowed, decided)
+                db.add_all(alerts)
+        return tuple(PlannedStop(each, servers[each], stop) for each, stop in stops.items() if stop is not None)
 
     def accounts(self, username: str, groups: Iterable[str]) -> tuple[Account, ...]:
         """Return the budgets that pay for a person as they stand: their own, then their groups' pools."""
@@ -60,14 +72,14 @@ class SqlLimits:
         with unit_of_work(self._engine, reads_only=True) as db:
             known = newest_groups(db, username) if groups is None else groups
             limits = limits_of(policies.quotas, username, known, None)
-            tenures = Book(db, now).tenures(username, limits, policies)
+            tenures = self._open_book(db, SessionRow.username == username).tenures(username)
             return tuple(describe_quota(limit, tenures, now, policies.zone) for limit in limits)
 
     def costs(self, session_ids: Iterable[str]) -> dict[str, int]:
         """Return what sessions have cost so far, in micro-units: what is posted, and what is not yet."""
         ids = list(session_ids)
         with unit_of_work(self._engine, reads_only=True) as db:
-            book = Book(db, to_seconds(self._clock()), SessionRow.session_id.in_(ids))
+            book = self._open_book(db, SessionRow.session_id.in_(ids))
             found = dict.fromkeys(ids, 0)
             for charge in [*select_charges(db, ids), *book.accrued]:
                 found[charge.session_id] += charge.billed_cost
@@ -77,8 +89,8 @@ class SqlLimits:
     def all_accounts(self) -> tuple[Account, ...]:
         """Return all budgets as they stand: pools, and those of everybody who has spent or may spend."""
         with unit_of_work(self._engine, reads_only=True) as db:
-            book = Book(db, to_seconds(self._clock()))
-            return tuple(book.account(*each, self._policies) for each in self._owners(db, book, everybody=True))
+            book = self._open_book(db)
+            return tuple(book.account(*each) for each in self._owners(db, book, everybody=True))
 
     @retried
     def alerts(self, *, unsent: bool = False) -> tuple[Alert, ...]:
@@ -97,22 +109,23 @@ class SqlLimits:
         if not owners:
             return ()
         with unit_of_work(self._engine, reads_only=True) as db:
-            book = Book(db, to_seconds(self._clock()))
-            return tuple(book.account(budget, owner, self._policies) for budget, owner in owners)
+            book = self._open_book(db)
+            return tuple(book.account(budget, owner) for budget, owner in owners)
 
-    def _plan(self, row: SessionRow, now: int) -> Iterable[PlannedStop]:
-        facts = to_facts(row)
+    def _open_book(self, db: Session, only: ColumnElement[bool] | None = None) -> Book:
+        return Book(db, self._policies, to_seconds(self._clock()), only)
+
+    def _plan(self, row: SessionRow, allowance: Allowance | None, now: int) -> Stop | None:
+        """Return the stop of a session, from what it may run now, or as before where that is not new."""
+        facts, decided = to_facts(row), _decided(row)
+        if allowance is None:
+            cause = Cause(row.authorized_by) if row.authorized_by is not None else None
+            allowance = Allowance(row.authorized_seconds, cause)
         deadline = None
-        if facts.started_at is not None and row.authorized_seconds is not None:
-            deadline = facts.started_at + row.authorized_seconds - facts.clock_shift  # by the clock as it goes now
-        decided = _decided(row)
-        cause = Cause(row.authorized_by) if row.authorized_by is not None else None
-        stop = plan_stop(deadline=deadline, cause=cause, decided=decided, now=now, grace=self._grace(row, cause))
-        if stop != decided:
-            row.stop_at = to_instant(stop.at) if stop is not None else None
-            row.stop_cause = stop.cause if stop is not None else None
-        if stop is not None:
-            yield PlannedStop(row.session_id, ServerRef(row.username, row.servername), stop)
+        if facts.started_at is not None and allowance.seconds is not None:
+            deadline = facts.started_at + allowance.seconds - facts.clock_shift  # by the clock as it goes now
+        grace = self._grace(row, allowance.cause)
+        return plan_stop(deadline=deadline, cause=allowance.cause, decided=decided, now=now, grace=grace)
 
     def _grace(self, row: SessionRow, cause: Cause | None) -> int:
         if cause is not Cause.BUDGET:
@@ -138,22 +151,19 @@ class SqlLimits:
         self._looked_at = newest
         return set(db.scalars(select(ChargeRow.username).where(ChargeRow.id > since).distinct()))
 
-    def _raise_alerts(self, db: Session, book: Book) -> None:
-        for budget, owner in self._owners(db, book):
-            account = book.account(budget, owner, self._policies)
-            due = account.alerts_due()
-            if not due:
-                continue
-            told = set(
-                db.scalars(
-                    select(AlertRow.percent).where(
-                        AlertRow.budget == budget.name,
-                        AlertRow.owner == owner,
-                        AlertRow.period_start == account.period.start,
-                    )
-                )
-            )
-            db.add_all([self._to_row(account, percent, book.now) for percent in due if percent not in told])
+    def _find_alerts(self, db: Session, book: Book) -> list[AlertRow]:
+        """Return the alerts that are due and were not raised yet."""
+        accounts = [book.account(*each) for each in self._owners(db, book)]
+        query = select(AlertRow.budget, AlertRow.owner, AlertRow.period_start, AlertRow.percent).where(
+            AlertRow.period_start.in_({account.period.start for account in accounts})
+        )
+        told = {tuple(row) for row in db.execute(query)}
+        return [
+            self._to_row(account, percent, book.now)
+            for account in accounts
+            for percent in account.alerts_due()
+            if (account.budget.name, account.owner, account.period.start, percent) not in told
+        ]
 
     def _to_row(self, account: Account, percent: int, now: int) -> AlertRow:
         return AlertRow(
@@ -166,6 +176,26 @@ class SqlLimits:
             forecast=account.forecast(now),
             raised_at=self._clock(),
         )
+
+
+def _write(db: Session, allowed: Mapping[str, Allowance], stops: Mapping[str, Stop | None]) -> None:
+    """Write what is new of running sessions, each in one statement."""
+    if allowed:
+        values = [
+            {"session_id": each, "authorized_seconds": found.seconds, "authorized_by": found.cause}
+            for each, found in allowed.items()
+        ]
+        db.execute(update(SessionRow), values)
+    if stops:
+        ends = [
+            {
+                "session_id": each,
+                "stop_at": to_instant(stop.at) if stop is not None else None,
+                "stop_cause": stop.cause if stop is not None else None,
+            }
+            for each, stop in stops.items()
+        ]
+        db.execute(update(SessionRow), ends)
 
 
 def newest_groups(db: Session, username: str) -> list[str]:

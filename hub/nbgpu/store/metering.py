@@ -20,6 +20,8 @@ from nbgpu.store.prices import read_sheet
 from nbgpu.store.schema import LeaseRow, MeterRow, SessionRow
 from nbgpu.store.work import retried, unit_of_work
 
+UNSETTLED = ~SessionRow.settled  # as the index of these is made for
+
 
 class SqlMetering:
     """The meter's side of the database; safe to use from many threads and processes."""
@@ -132,7 +134,7 @@ def _instant(at: datetime | None, shift: int = 0) -> int | None:
 def _unsettled() -> Select[SessionRow]:
     return (
         select(SessionRow)
-        .where(~SessionRow.settled, or_(SessionRow.active_at.is_not(None), SessionRow.released_at.is_not(None)))
+        .where(UNSETTLED, or_(SessionRow.active_at.is_not(None), SessionRow.released_at.is_not(None)))
         .order_by(SessionRow.created_at, SessionRow.session_id)
         .options(selectinload(SessionRow.slots))
     )
