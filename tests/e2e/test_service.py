@@ -56,8 +56,8 @@ def test_it_is_reached_through_the_proxy_and_is_back_soon_after_it_was_killed(hu
     pid = service_pid(hub)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    until(lambda: service_pid(hub) not in (None, pid), seconds=5)
-    until(lambda: health(hub).get("sampler", {}).get("stale") is False, seconds=10)
+    until(lambda: service_pid(hub) not in (None, pid), seconds=10)
+    until(lambda: health(hub).get("sampler", {}).get("stale") is False, seconds=20)
     assert httpx.get(f"{hub.url}/hub/health").status_code == httpx.codes.OK
 
 

@@ -61,13 +61,12 @@ def health(deployment: Deployment) -> dict[str, Any]:
 
 
 def test_it_answers_and_samples(deployment, service):
-    until(lambda: health(deployment).get("status") == "ok")
-    found = health(deployment)
+    found = until(lambda: (now := health(deployment)).get("status") == "ok" and now)
     assert set(found["loops"]) >= {"gpus", "servers", "usage", "minutes"}
     assert found["sampler"]["sampled_s_ago"] < 6
     url = f"http://127.0.0.1:{service_port(deployment)}/services/nbgpu/"
     for page in ("", "health"):
-        assert httpx.get(url + page, trust_env=False).json() == {"status": "ok"}, "strangers learn no more"
+        assert set(httpx.get(url + page, trust_env=False).json()) == {"status"}, "strangers learn no more"
     assert httpx.get(url + "nothing", trust_env=False).status_code == 404
 
 
@@ -139,7 +138,7 @@ async def test_one_that_is_killed_is_back_within_seconds(deployment, environment
             pids.append(pid)
             os.kill(pid, signal.SIGKILL)
             await asyncio.to_thread(until, lambda: not health(deployment))
-        await asyncio.to_thread(until, lambda: health(deployment), seconds=5)
+        await asyncio.to_thread(until, lambda: health(deployment), seconds=15)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
