@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 from nbgpu.core.errors import NbgpuError
 from nbgpu.service.api import Books
 from nbgpu.service.app import ADDRESS, PREFIX, make_app, serve
+from nbgpu.service.callers import HubAuth
 from nbgpu.service.logs import configure_logs
 from nbgpu.service.loops import Loops
 from nbgpu.wiring.deployment import Deployment, open_deployment
@@ -178,11 +179,27 @@ def _end_with_the_hub(parent: int) -> None:
         raise SystemExit(1)  # it died before the kernel knew to tell us
 
 
-async def _serve(deployment: Deployment, work: Work) -> None:
-    from jupyterhub.services.auth import HubAuth  # it reads its settings from the environment that the hub gives
+class LateHubAuth:
+    """JupyterHub's `HubAuth`, which reads its settings from the environment, made when somebody first asks.
 
-    app = make_app(work.health, deployment.secret(HEALTH_TOKEN), work.books, HubAuth())
-    await serve(service_port(deployment), app)
+    Its import takes seconds, in which the service would not answer.
+    """
+
+    def __init__(self) -> None:
+        self._auth: HubAuth | None = None
+
+    async def get_user(self, handler: Any, *, sync: bool) -> dict[str, Any] | None:
+        """Return the hub's model of whoever made a request."""
+        if self._auth is None:
+            self._auth = await asyncio.to_thread(_make_auth)
+        return await self._auth.get_user(handler, sync=sync)
+
+
+def _make_auth() -> HubAuth:
+    from jupyterhub.services import auth
+
+    made: HubAuth = auth.HubAuth()
+    return made
 
 
 def main(arguments: list[str]) -> None:
@@ -196,7 +213,8 @@ def main(arguments: list[str]) -> None:
     work = Work(_build)
     work.begin()
     try:
-        asyncio.run(_serve(deployment, work))
+        app = make_app(work.health, deployment.secret(HEALTH_TOKEN), work.books, LateHubAuth())
+        asyncio.run(serve(service_port(deployment), app))
     except OSError as error:
         raise SystemExit(f"The service can't listen on port {service_port(deployment)}: {error}") from error
     finally:
