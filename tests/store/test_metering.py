@@ -91,6 +91,15 @@ def test_a_start_that_failed_is_not_charged_even_past_the_hour(run, store, meter
     assert (seconds(ledger), total(ledger.charges())) == (0, 0)
 
 
+def test_a_failed_start_whose_end_is_left_to_others_is_not_charged_either(run, store, metering, ledger):
+    session = run()
+    store.mark_ending(session, billable=False)
+    store.mark_ending(session)
+    store.release(session, "reconciled: a stop that was broken off", START + HOUR)
+    metering.settle()
+    assert seconds(ledger) == 0
+
+
 def test_a_device_that_was_lost_is_charged_to_its_last_good_sample(run, store, metering, ledger):
     session = run(gpus=2)
     first, second = store.find_open(session).allocation.device_uuids

@@ -56,8 +56,11 @@ class LeaseStore(Protocol):
     def activate(self, session_id: str, started_at: datetime) -> None:
         """Mark the lease ACTIVE as of the container's own start time."""
 
-    def mark_ending(self, session_id: str) -> None:
-        """Note that the end was asked for: whatever happens now, the session is not taken up again."""
+    def mark_ending(self, session_id: str, *, billable: bool = True) -> None:
+        """Note that the end was asked for: whatever happens now, the session is not taken up again.
+
+        A start that failed is not billable, also where its end is left to somebody else.
+        """
 
     def release(self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True) -> bool:
         """Give the devices back; False if they were already. Idempotent.

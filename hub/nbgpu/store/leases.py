@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import Engine, bindparam, func, insert, select, text, update
+from sqlalchemy import Boolean, Engine, and_, bindparam, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, selectinload
 
@@ -33,7 +33,9 @@ _ACTIVATE = (
     .where(*_OPEN_SESSION, _SESSIONS.c.state == LeaseState.PENDING)
     .values(state=LeaseState.ACTIVE, active_at=bindparam("started_at"))
 )
-_MARK_ENDING = update(_SESSIONS).where(*_OPEN_SESSION).values(state=LeaseState.ENDING)
+# What was once found not to be billable stays so, whoever finishes its end.
+_BILLABLE = and_(_SESSIONS.c.billable, bindparam("is_billable", type_=Boolean))
+_MARK_ENDING = update(_SESSIONS).where(*_OPEN_SESSION).values(state=LeaseState.ENDING, billable=_BILLABLE)
 _RELEASE = (
     update(_SESSIONS)
     .where(*_OPEN_SESSION)
@@ -42,7 +44,7 @@ _RELEASE = (
         released_at=bindparam("now"),
         release_reason=bindparam("reason"),
         ended_at=bindparam("end"),
-        billable=bindparam("is_billable"),
+        billable=_BILLABLE,
     )
 )
 # A device that was dropped keeps the time at which it was.
@@ -106,10 +108,13 @@ class SqlLeaseStore:
             db.connection().execute(_ACTIVATE, {"id": session_id, "started_at": started_at})
 
     @retried
-    def mark_ending(self, session_id: str) -> None:
-        """Note that the end was asked for: whatever happens now, the session is not taken up again."""
+    def mark_ending(self, session_id: str, *, billable: bool = True) -> None:
+        """Note that the end was asked for: whatever happens now, the session is not taken up again.
+
+        A start that failed is not billable, also where its end is left to somebody else.
+        """
         with unit_of_work(self._engine) as db:
-            db.connection().execute(_MARK_ENDING, {"id": session_id})
+            db.connection().execute(_MARK_ENDING, {"id": session_id, "is_billable": billable})
 
     @retried
     def release(self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True) -> bool:

@@ -157,9 +157,9 @@ class Desk:
         """Note that the lease's container runs since `started_at`."""
         self._leases.activate(session_id, started_at)
 
-    def mark_ending(self, session_id: str) -> None:
+    def mark_ending(self, session_id: str, *, billable: bool = True) -> None:
         """Note that the end was asked for: a stop that is broken off is then finished, not taken up again."""
-        self._leases.mark_ending(session_id)
+        self._leases.mark_ending(session_id, billable=billable)
 
     def release(self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True) -> bool:
         """Give the devices back; False if they were already.

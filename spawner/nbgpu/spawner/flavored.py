@@ -199,7 +199,7 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
     async def _give_up(self) -> None:
         """Leave a session that can't be ended now to the reconciler."""
         if self.session_id:
-            await in_thread(self.desk.mark_ending, self.session_id)
+            await in_thread(self.desk.mark_ending, self.session_id, billable=False)
             self.desk.doubt(self.session_id)
 
     async def _settle(self) -> None:
