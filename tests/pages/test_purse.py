@@ -80,6 +80,11 @@ def test_a_running_session_says_until_when_and_what_it_cost():
     assert (view.until, view.stop, str(view.cost)) == (START + timedelta(hours=2), None, "1.25 USD")
 
 
+def test_a_gpu_that_failed_is_told():
+    assert build_session_view(lease(lost_devices=frozenset({"GPU-1"})), None, {}, "USD").lost == 1
+    assert build_session_view(lease(), None, {}, "USD").lost == 0
+
+
 def test_a_stop_that_is_decided_says_when_and_why_and_afterwards_that_it_was_that():
     due = {"stop_at": START + timedelta(minutes=5), "stop_cause": Cause.BUDGET}
     view = build_session_view(lease(**due), None, {}, "USD")

@@ -52,3 +52,4 @@ class Lease:
     billing_group: str = ""  # whose pool pays; "" is none
     stop_at: datetime | None = None  # when it will be stopped, or was, where that is decided
     stop_cause: Cause | None = None  # why
+    lost_devices: frozenset[str] = frozenset()  # UUIDs of devices that failed while it held them

@@ -306,6 +306,7 @@ def _to_lease(row: SessionRow) -> Lease:
         billing_group=row.billing_group,
         stop_at=row.stop_at,
         stop_cause=Cause(row.stop_cause) if row.stop_cause is not None else None,
+        lost_devices=frozenset(slot.device_uuid for slot in row.slots if slot.lost_at is not None),
     )
 
 

@@ -30,6 +30,7 @@ class SessionView:
     until: datetime | None = None  # when it has run as long as it may
     stop: Text | None = None  # what sets that; set where its stop is decided
     cost: Text | None = None  # so far
+    lost: int = 0  # devices of it that failed
 
 
 def build_session_view(
@@ -49,6 +50,7 @@ def build_session_view(
         ending=_explain(lease) if lease.released_at is not None else None,
         until=_until(lease),
         stop=why_it_stops(lease.stop_cause) if lease.stop_cause is not None else None,
+        lost=len(lease.lost_devices),
         cost=Text("%(cost)s %(currency)s", cost=render_money(cost), currency=currency) if cost is not None else None,
     )
 
