@@ -55,8 +55,8 @@ def check_refused_plainly(site, user):
     assert site.server(user) is None
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-def test_the_hub_restarts_without_the_engine_and_loses_nothing(site, engine, users, end):
+@pytest.mark.parametrize(("end", "away"), [("stop", AWAY), ("kill", 30)])
+def test_the_hub_restarts_without_the_engine_and_loses_nothing(site, engine, users, end, away):
     before = picture(site)
     with engine.away():
         begun = time.monotonic()
@@ -64,7 +64,7 @@ def test_the_hub_restarts_without_the_engine_and_loses_nothing(site, engine, use
         site.start()
         until(lambda: is_whole(site), why="a running notebook is lost")
         check_refused_plainly(site, "w-new")
-        time.sleep(max(0, AWAY - (time.monotonic() - begun)))
+        time.sleep(max(0, away - (time.monotonic() - begun)))
         assert is_whole(site)
         assert picture(site) == before
     assert is_whole(site)
