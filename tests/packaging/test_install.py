@@ -75,6 +75,7 @@ print(entry_points(group="jupyterhub.spawners", name="nbgpu")["nbgpu"].value)
 def test_wheel_carries_what_is_not_python(regular):
     names = set(zipfile.ZipFile(regular.wheel).namelist())
     expected = [f"nbgpu/{package}/py.typed" for package in PACKAGES]
+    expected += ["nbgpu/panel/panel.js", "nbgpu/panel/panel.css"]
     expected += ["nbgpu/machine/proxy/package.json", "nbgpu/machine/proxy/package-lock.json"]
     expected += [
         f"nbgpu/{file.relative_to(ROOT / 'hub/nbgpu')}"
