@@ -1,11 +1,12 @@
 """The ledger: lines are added once, in sealed batches, and what is done to them later shows."""
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from nbgpu.core.ledger import Charge
 from nbgpu.store.ledger import SqlLedger
@@ -112,3 +113,17 @@ def test_a_tail_that_is_cut_off_with_its_seal_shows_against_an_earlier_head(post
         connection.execute(text("DELETE FROM seals WHERE id > 2"))
     assert posted.verify().broken_from is None
     assert posted.verify(head=head).broken_from == 1
+
+
+def test_a_batch_that_is_posted_during_the_check_is_none_that_was_put_in(posted, engine):
+    """It comes after the lines were asked for and before the seals are."""
+    queries = itertools.count()
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def post(connection, cursor, statement, *_):
+        if "FROM seals" in statement and not next(queries):
+            SqlLedger(engine).post(charges(3, 9))
+
+    verdict = posted.verify()
+    assert (verdict.charges, verdict.seals, verdict.broken_from) == (9, 3, None)
+    assert posted.verify().charges == 12, "it was posted"

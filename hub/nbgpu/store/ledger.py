@@ -20,7 +20,7 @@ from nbgpu.core.periods import to_seconds
 from nbgpu.core.ports import Clock
 from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import ChargeRow, SealRow
-from nbgpu.store.work import retried, unit_of_work
+from nbgpu.store.work import freeze, retried, unit_of_work
 
 _POSTING_LOCK = 7_206_149  # any number: PostgreSQL's advisory lock of whoever adds lines
 _AT_ONCE = 500
@@ -73,6 +73,7 @@ class SqlLedger:
         first charge on.
         """
         with unit_of_work(self._engine, reads_only=True) as db:
+            freeze(db)
             return _verify(db, head)
 
 

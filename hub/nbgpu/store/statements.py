@@ -18,7 +18,7 @@ from nbgpu.store.ledger import FIELDS
 from nbgpu.store.metering import accrued_in
 from nbgpu.store.schema import ChargeRow, SessionRow
 from nbgpu.store.usage_schema import UsageHourRow
-from nbgpu.store.work import retried, unit_of_work
+from nbgpu.store.work import freeze, retried, unit_of_work
 
 _LINE = {
     Dimension.USER: ChargeRow.username,
@@ -53,7 +53,7 @@ class SqlStatements:
     def read(self, question: Question, now: datetime) -> tuple[Part, ...]:
         """Return a statement's lines as of one instant; sessions that run are charged up to `now`."""
         with unit_of_work(self._engine, reads_only=True) as db:
-            _freeze(db)
+            freeze(db)
             return merge(
                 [
                     *_posted(db, question),
@@ -73,18 +73,12 @@ class SqlStatements:
         )
         period = question.period
         with unit_of_work(self._engine, reads_only=True) as db:
-            _freeze(db)
+            freeze(db)
             for row in db.execute(query, _bounds(period)):
                 yield Charge(*row), True
             for charge in accrued_in(db, now):
                 if _is_asked_for(charge, question) and period.start <= charge.charge_period_start < period.end:
                     yield charge, False
-
-
-def _freeze(db: Session) -> None:
-    """Have all of a transaction see one instant: a line that is posted meanwhile would be missed, or counted twice."""
-    if db.get_bind().dialect.name == "postgresql":
-        db.connection(execution_options={"isolation_level": "REPEATABLE READ"})
 
 
 def _posted(db: Session, question: Question) -> Iterator[Part]:
