@@ -8,17 +8,28 @@ from hypothesis import strategies as st
 
 from nbgpu.core.cells import render_cell
 
+BEGINS = ["=", "+", "-", "@", "\t", "\r", "\n", "\x00", "＝", "＋", "－", "＠"]
+DROPPED = ["", " ", "   ", "\u00a0", "\u3000", "\u200b", "\ufeff", "\x1f", " \n"]
 
-@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
-def test_a_text_that_would_be_a_formula_is_made_a_text(begin):
-    assert render_cell(f"{begin}cmd|' /C calc'!A0") == f"'{begin}cmd|' /C calc'!A0"
+
+@pytest.mark.parametrize("dropped", DROPPED, ids=ascii)
+@pytest.mark.parametrize("begin", BEGINS, ids=ascii)
+def test_a_text_that_would_be_a_formula_is_made_a_text(begin, dropped):
+    text = f"{dropped}{begin}=cmd|' /C calc'!A0"
+    assert render_cell(text) == f"'{text}"
 
 
 @given(st.text())
 def test_no_text_begins_a_formula_and_none_loses_a_letter(text):
     rendered = render_cell(text)
-    assert not rendered.startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert not rendered.lstrip(" ").startswith(tuple("=+-@＝＋－＠"))
+    assert not rendered.startswith(tuple(BEGINS))
     assert rendered.removeprefix("'") == text.removeprefix("'")
+
+
+@pytest.mark.parametrize("text", ["ann", " ann", "a=b", "ml-team", "", " ", "東京", "'=x"])
+def test_other_texts_stay_as_they_are(text):
+    assert render_cell(text) == text
 
 
 @pytest.mark.parametrize(

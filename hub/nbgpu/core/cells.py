@@ -1,9 +1,12 @@
 """Cells of a CSV file that others open in a spreadsheet. Pure."""
 
+import re
 from decimal import Decimal
 
 Cell = str | int | Decimal | None
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the begin of a formula
+# What a spreadsheet takes for the begin of a formula, and what it may drop before it looks: spaces, control characters
+# and marks that nobody sees. The wide forms are folded to plain ones by some.
+_FORMULA = re.compile(r"[\s\x00-\x1f\x7f\u200b-\u200f\u2060\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n\x00]")
 
 
 def render_cell(value: Cell) -> str:
@@ -11,5 +14,5 @@ def render_cell(value: Cell) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return f"'{value}" if _FORMULA.match(value) else value
     return f"{value:f}" if isinstance(value, Decimal) else str(value)

@@ -2,40 +2,42 @@
 
 import re
 from datetime import timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)\s*$")
-_SPAN = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(s|min|h|d)\s*$")
+# Digits are 0 to 9 alone, and never so many that what is made of them fits nowhere.
+_SIZE = re.compile(r" *([0-9]{1,15}(?:\.[0-9]{1,9})?) *(B|KiB|MiB|GiB|TiB) *")
+_SPAN = re.compile(r" *([0-9]{1,9}(?:\.[0-9]{1,6})?) *(s|min|h|d) *")
+_PRICE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _SIZE_FACTORS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SPAN_FACTORS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+_MOST_BYTES = 2**63  # what the database and the container engine can't hold any more
+_LONGEST_SPAN = 100 * 366 * 86400
 MICRO = 1_000_000  # micro-units of the billing currency in one unit
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of a size like "4 GiB". ValueError says what is allowed."""
-    match = _SIZE.match(text)
-    if match is None:
+    """Return the bytes of a size like "4 GiB", less than 8 EiB. ValueError says what is allowed."""
+    match = _SIZE.fullmatch(text)
+    size = int(Decimal(match[1]) * _SIZE_FACTORS[match[2]]) if match is not None else _MOST_BYTES
+    if size >= _MOST_BYTES:
         raise ValueError('a number and B, KiB, MiB, GiB or TiB, like "4 GiB"')
-    return int(Decimal(match[1]) * _SIZE_FACTORS[match[2]])
+    return size
 
 
 def parse_span(text: str) -> timedelta:
-    """Return the span of a text like "8 h". ValueError says what is allowed."""
-    match = _SPAN.match(text)
-    if match is None:
+    """Return the span of a text like "8 h", at most 100 years. ValueError says what is allowed."""
+    match = _SPAN.fullmatch(text)
+    seconds = Decimal(match[1]) * _SPAN_FACTORS[match[2]] if match is not None else _LONGEST_SPAN + 1
+    if seconds > _LONGEST_SPAN:
         raise ValueError('a number and s, min, h or d, like "8 h"')
-    return timedelta(seconds=float(Decimal(match[1]) * _SPAN_FACTORS[match[2]]))
+    return timedelta(seconds=float(seconds))
 
 
 def parse_price(text: str) -> int:
     """Return a price like "1.20" in micro-units. ValueError says what is allowed."""
-    try:
-        micro = Decimal(text) * MICRO
-    except InvalidOperation:
-        micro = Decimal("NaN")
-    if not (micro.is_finite() and micro >= 0 and micro == micro.to_integral_value()):
-        raise ValueError('a price of at least 0 with at most 6 decimals, like "1.20"')
-    return int(micro)
+    if _PRICE.fullmatch(text) is None:
+        raise ValueError('a price of at least 0, up to 9 digits before the point and 6 after it, like "1.20"')
+    return int(Decimal(text) * MICRO)
 
 
 def render_size(size: int | None) -> str:
