@@ -1,5 +1,6 @@
 """Keeping limits: told once, stopped through the hub, ended past it while that is away, called off in time."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from nbgpu.core.errors import EngineUnavailable, HubRefused, HubUnavailable
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.reconcile import ContainerFact
-from nbgpu.core.stops import PlannedStop, Stop
+from nbgpu.core.stops import Kept, PlannedStop, Stop
 from nbgpu.telemetry.limits import LimitKeeper
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -26,9 +27,15 @@ class Site:
         self.hub_error: Exception | None = None
         self.engine_error: Exception | None = None
         self.now = NOW
+        self.called_off: tuple[str, ...] = ()
+        self.watched = 0
 
     def keep(self):
-        return tuple(self.planned)
+        called_off, self.called_off = self.called_off, ()
+        return Kept(tuple(self.planned), called_off)
+
+    def watch_clock(self):
+        self.watched += 1
 
     def deliver(self, session_id, text, stop_at, cause):
         if self.engine_error:
@@ -69,7 +76,15 @@ def site() -> Site:
 @pytest.fixture
 def keeper(site) -> LimitKeeper:
     return LimitKeeper(
-        limits=site, notices=site, hub=site, fleet=site, leases=site, audit=site, clock=lambda: site.now, zone=UTC
+        limits=site,
+        notices=site,
+        hub=site,
+        fleet=site,
+        leases=site,
+        audit=site,
+        clock=lambda: site.now,
+        zone=UTC,
+        watch_clock=site.watch_clock,
     )
 
 
@@ -90,10 +105,34 @@ def test_a_stop_that_is_put_off_is_told_again_and_one_that_is_called_off_too(kee
     keeper.tick()
     site.plan(90)
     keeper.tick()
-    site.planned = []
+    site.planned, site.called_off = [], ("s1",)
     keeper.tick()
     keeper.tick()
     assert [each[3] for each in site.told] == [NOW + timedelta(seconds=60), NOW + timedelta(seconds=90), None]
+
+
+def test_a_call_off_that_fails_is_tried_again_unless_there_is_a_new_stop(keeper, site):
+    site.called_off, site.engine_error = ("s1",), EngineUnavailable("Docker does not answer.")
+    keeper.tick()
+    site.engine_error = None
+    keeper.tick()
+    assert site.told == [("notice", "s1", "", None, None)]
+
+
+def test_each_look_begins_with_the_clock(keeper, site):
+    keeper.tick()
+    assert site.watched == 1
+
+
+def test_stops_that_are_due_together_wait_for_no_other(keeper, site):
+    """Each waits until all are at it: one after the other they would wait for ever."""
+    together = threading.Barrier(3, timeout=10)
+    site.stop = lambda server: together.wait()
+    site.planned = [
+        PlannedStop(f"s{number}", ServerRef(f"u{number}"), Stop(to_seconds(NOW), Cause.BUDGET)) for number in range(3)
+    ]
+    keeper.tick()
+    assert together.broken is False
 
 
 def test_a_notice_that_fails_is_tried_again(keeper, site):

@@ -63,6 +63,7 @@ class Authorization:
     seconds: int | None
     cause: Cause | None
     billing_group: str = ""  # whose pool pays, else the first of the person's groups; "" is none
+    pool: str = ""  # the budget of that group that pays, to its end; "" is none
 
 
 def authorize_start(ask: Ask, standing: Standing, policies: Policies, now: int) -> Authorization:
@@ -76,7 +77,9 @@ def authorize_start(ask: Ask, standing: Standing, policies: Policies, now: int) 
     paying = replace(standing, pools=(pool,) if pool is not None else ())
     seconds, cause = _least(ask, paying, limits, policies, now)
     payer = pool.owner if pool is not None else next(iter(ask.groups), "")
-    return Authorization(seconds=seconds, cause=cause, billing_group=payer)
+    return Authorization(
+        seconds=seconds, cause=cause, billing_group=payer, pool=pool.budget.name if pool is not None else ""
+    )
 
 
 def authorize_more(ask: Ask, standing: Standing, policies: Policies, now: int) -> Authorization:
@@ -104,7 +107,7 @@ def _least(
         found.append((max(0, longest - ask.elapsed), Cause.TIME_LIMIT))
     if not found:
         return None, None
-    seconds, cause = min(found)
+    seconds, cause = min(found, key=lambda each: (each[0], each[1] is not Cause.TIME_LIMIT))
     return (seconds if longest is not None else min(seconds, HOLD)), cause
 
 

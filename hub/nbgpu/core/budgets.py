@@ -67,6 +67,8 @@ class Account:
     def forecast(self, now: int) -> int | None:
         """Return when the amount will be spent at the pace of the period so far; None where it lasts to its end."""
         gone = Period(self.period.start, now).seconds
+        if not self.in_force:
+            return None
         if self.left <= 0:
             return now
         if self.spent <= 0 or not gone:
@@ -88,6 +90,12 @@ class Alert:
     forecast: datetime | None  # when all of it will be spent at the pace so far; None where it lasts
     raised_at: datetime
     sent_at: datetime | None  # None while it is to be sent
+
+
+def in_force(accounts: Iterable[Account]) -> tuple[Account, ...]:
+    """Return the accounts that count: those of other terms don't, unless there is none of this one."""
+    accounts = tuple(accounts)
+    return tuple(each for each in accounts if each.in_force) or accounts
 
 
 def find_budgets(budgets: Iterable[Budget], username: str) -> tuple[Budget, ...]:

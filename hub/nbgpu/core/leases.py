@@ -50,6 +50,7 @@ class Lease:
     authorized: timedelta | None = None  # how long it may run in all; None is no limit
     authorized_by: Cause | None = None  # what sets that
     billing_group: str = ""  # whose pool pays; "" is none
+    paid_by: str = ""  # the budget of that group that pays; "" is none
     stop_at: datetime | None = None  # when it will be stopped, or was, where that is decided
     stop_cause: Cause | None = None  # why
     lost_devices: frozenset[str] = frozenset()  # UUIDs of devices that failed while it held them

@@ -33,19 +33,43 @@ class PlannedStop:
     stop: Stop
 
 
-def plan_stop(*, deadline: int | None, cause: Cause | None, decided: Stop | None, now: int, grace: int) -> Stop | None:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a look at all running sessions found."""
+
+    stops: tuple[PlannedStop, ...] = ()
+    called_off: tuple[str, ...] = ()  # sessions whose stop was decided before, and is not needed any more
+
+
+def plan_stop(
+    *,
+    deadline: int | None,
+    cause: Cause | None,
+    decided: Stop | None,
+    now: int,
+    grace: int,
+    latest: int | None = None,
+) -> Stop | None:
     """Return the stop of a session that may run until `deadline`; None where there is no need of one now.
 
     A time limit is known from the start: the server stops on it. Money and hours run out by what others do, too: then
-    `grace` seconds begin. Once they have, only time enough to go on ends them.
+    `grace` seconds begin, but never beyond the time limit (`latest`). Once they have, only time enough to go on ends
+    them. Whoever was not told before, because nobody looked or the rules changed, is told and has some time, too.
     """
     if deadline is None or cause is None:
         return None
-    if cause is Cause.TIME_LIMIT:
-        return Stop(deadline, cause) if deadline - now <= WARN else None
-    if decided is not None and decided.cause is cause and deadline - now < LEAST:
+    if decided is not None and decided.cause is cause and deadline - now < LEAST and cause is not Cause.TIME_LIMIT:
         return decided
-    return Stop(deadline + grace, cause) if deadline <= now else None
+    at = deadline if cause is Cause.TIME_LIMIT else deadline + grace
+    if latest is not None:
+        at = min(at, latest)
+    if decided is not None and decided.cause is cause and decided.at >= at and deadline <= now:
+        return decided  # the time that was given to one who was not told before
+    if (deadline - now > WARN) if cause is Cause.TIME_LIMIT else (deadline > now):
+        return None
+    if at <= now:
+        at = now + (WARN if cause is Cause.TIME_LIMIT else grace)
+    return Stop(at, cause)
 
 
 def describe_stop(stop: Stop, zone: tzinfo) -> Text:

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, selectinload
 
 from nbgpu.core.authorize import Policies, Standing
-from nbgpu.core.budgets import Account, Budget, find_budgets
+from nbgpu.core.budgets import Account, Budget, find_budgets, in_force
 from nbgpu.core.ledger import Charge, SessionFacts, by_session, rate, settle
 from nbgpu.core.periods import HOUR, Period, to_instant
 from nbgpu.core.prices import PriceSheet, device_sku, host_sku
@@ -107,7 +107,8 @@ class Book:
     def rates(self) -> dict[str, int]:
         """What an hour of each session costs now, in micro-units."""
         return {
-            row.session_id: self.hourly(row.flavor, len(row.slots), row.price_per_hour, row.tariff) for row in self.rows
+            row.session_id: self.hourly(row.flavor, count_held(row), row.price_per_hour, row.tariff)
+            for row in self.rows
         }
 
     def hourly(self, flavor: str, devices: int, default: int, tariff: str = "on-demand") -> int:
@@ -125,7 +126,7 @@ class Book:
             groups=tuple(row.user_groups),
             flavor=row.flavor,
             title=row.flavor,
-            devices=len(row.slots),
+            devices=count_held(row),
             price_per_hour=self.rates[row.session_id],
             time_limit=row.time_limit,
             elapsed=self._elapsed(row),
@@ -144,7 +145,7 @@ class Book:
         """Return what a person has used, and the accounts that pay for them."""
         own = [self.account(each, ask.username) for each in find_budgets(self._policies.budgets, ask.username)]
         shared = [self.account(each, each.who.name) for each in pools]
-        return Standing(self.tenures(ask.username), tuple(own), tuple(shared))
+        return Standing(self.tenures(ask.username), in_force(own), in_force(shared))
 
     def account(self, budget: Budget, owner: str) -> Account:
         """Return a budget as it stands for an owner: a user name, or a group for a pool."""
@@ -163,7 +164,12 @@ class Book:
         key = budget.name, owner
         if key not in self._sums:
             accrued = self._accrued_by_payer[budget.is_pool, owner]
-            fresh = sum(each.billed_cost for each in accrued if period.start <= each.charge_period_start < period.end)
+            fresh = sum(
+                each.billed_cost
+                for each in accrued
+                if period.start <= each.charge_period_start < period.end
+                and each.billing_currency == self._policies.currency
+            )
             self._sums[key] = self._posted(budget, owner, period) + fresh
         return self._sums[key]
 
@@ -202,7 +208,7 @@ class Book:
         return Tenure(
             session_id=row.session_id,
             flavor=row.flavor,
-            devices=len(row.slots),
+            devices=count_held(row),
             period=self.facts[row.session_id].charged(self.now),
             running=row.released_at is None,
             authorized=self.allowed.get(row.session_id),
@@ -231,13 +237,22 @@ class Book:
         return _read_settled(self._db, min(starts), whose) if starts else ()
 
 
+def count_held(row: SessionRow) -> int:
+    """Return how many devices a session still holds, those that failed or vanished not counted."""
+    return sum(slot.lost_at is None and slot.released_at == row.released_at for slot in row.slots)
+
+
 def payers_of(found: SessionRow | Charge) -> tuple[Payer, Payer]:
     """Return whose money pays for a session or charge: the person's, and the pool's."""
     return (False, found.username), (True, found.billing_group)
 
 
 def _read_settled(db: Session, since: int, whose: ColumnElement[bool]) -> Iterable[tuple[str, Tenure]]:
-    devices = select(func.count()).select_from(LeaseRow).where(LeaseRow.session_id == SessionRow.session_id)
+    devices = (
+        select(func.count())
+        .select_from(LeaseRow)
+        .where(LeaseRow.session_id == SessionRow.session_id, LeaseRow.lost_at.is_(None))
+    )
     query = select(
         SessionRow.username,
         SessionRow.session_id,

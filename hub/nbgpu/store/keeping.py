@@ -6,23 +6,22 @@ from sqlalchemy import ColumnElement, Engine, func, select, update
 from sqlalchemy.orm import Session
 
 from nbgpu.core.authorize import Cause, Policies
-from nbgpu.core.budgets import Account, Alert, Budget, find_budgets, find_pools
+from nbgpu.core.budgets import Account, Alert, Budget, find_budgets, find_pools, in_force
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import Clock
 from nbgpu.core.quotas import Quota, describe_quota, limits_of
-from nbgpu.core.stops import PlannedStop, Stop, plan_stop
+from nbgpu.core.stops import Kept, PlannedStop, Stop, plan_stop
 from nbgpu.store.book import Book
 from nbgpu.store.clock import utc_now
 from nbgpu.store.ledger import select_charges
 from nbgpu.store.limits import Allowance, authorize_running
 from nbgpu.store.metering import to_facts
 from nbgpu.store.schema import AlertRow, ChargeRow, SessionRow
-from nbgpu.store.work import retried, unit_of_work
+from nbgpu.store.work import freeze, retried, unit_of_work
 
 QUOTA_GRACE = 600  # seconds that a server goes on when its person's GPU-hours are used up
 ALERTS_KEPT = 100
-_LOOK_BACK = 1000  # charges that are looked at after a start
 
 
 class SqlLimits:
@@ -32,37 +31,48 @@ class SqlLimits:
         self._engine = engine
         self._policies = policies
         self._clock = clock
-        self._looked_at = -1  # the newest charge at the last look; -1 before the first
+        self._looked_at: int | None = None  # the newest charge at the last look; None before the first
 
     @retried
-    def keep(self) -> tuple[PlannedStop, ...]:
-        """Work out anew what each running session may run, decide stops, raise alerts; return all stops decided.
+    def keep(self) -> Kept:
+        """Work out anew what each running session may run, decide stops, raise alerts; return what there is to tell.
 
         It is worked out in a transaction that holds up no start, and only what is new is written, in a short one.
         """
         with unit_of_work(self._engine, reads_only=True) as db:
+            freeze(db)
             book = self._open_book(db)
             allowed = authorize_running(book, self._policies)
-            stops = {row.session_id: self._plan(row, allowed.get(row.session_id), book.now) for row in book.open_rows}
-            servers = {row.session_id: ServerRef(row.username, row.servername) for row in book.open_rows}
-            decided = {
-                row.session_id: stops[row.session_id]
-                for row in book.open_rows
-                if stops[row.session_id] != _decided(row)
-            }
+            plans = [(row, self._plan(row, allowed.get(row.session_id), book.now)) for row in book.open_rows]
+            newest = db.scalar(select(func.max(ChargeRow.id))) or 0
             alerts = self._find_alerts(db, book)
+            kept = Kept(
+                stops=tuple(_to_planned(row, stop) for row, stop in plans if stop is not None),
+                called_off=tuple(row.session_id for row, stop in plans if stop is None and _decided(row) is not None),
+            )
+            decided = {row.session_id: stop for row, stop in plans if stop != _decided(row)}
         if allowed or decided or alerts:
             with unit_of_work(self._engine) as db:
                 _write(db, allowed, decided)
                 db.add_all(alerts)
-        return tuple(PlannedStop(each, servers[each], stop) for each, stop in stops.items() if stop is not None)
+        self._looked_at = newest
+        return kept
 
-    def accounts(self, username: str, groups: Iterable[str]) -> tuple[Account, ...]:
-        """Return the budgets that pay for a person as they stand: their own, then their groups' pools."""
+    @retried
+    def accounts(self, username: str, groups: Iterable[str] | None) -> tuple[Account, ...]:
+        """Return the budgets that pay for a person as they stand: their own, then their groups' pools.
+
+        Without `groups` those of their newest session.
+        """
         budgets = self._policies.budgets
-        owners = [(each, username) for each in find_budgets(budgets, username)]
-        owners += [(each, each.who.name) for each in find_pools(budgets, groups)]
-        return self._accounts(owners)
+        if not budgets:  # most sites: nothing needs to be looked up
+            return ()
+        with unit_of_work(self._engine, reads_only=True) as db:
+            freeze(db)
+            pools = find_pools(budgets, newest_groups(db, username) if groups is None else groups)
+            book = self._open_book(db)
+            own = [book.account(each, username) for each in find_budgets(budgets, username)]
+            return (*in_force(own), *in_force(book.account(each, each.who.name) for each in pools))
 
     def quotas(self, username: str, groups: Iterable[str] | None = None) -> tuple[Quota, ...]:
         """Return a person's limits as they stand; without `groups` those of their newest session."""
@@ -70,6 +80,7 @@ class SqlLimits:
         if not policies.quotas:  # most sites: nothing needs to be looked up
             return ()
         with unit_of_work(self._engine, reads_only=True) as db:
+            freeze(db)
             known = newest_groups(db, username) if groups is None else groups
             limits = limits_of(policies.quotas, username, known, None)
             tenures = self._open_book(db, SessionRow.username == username).tenures(username)
@@ -79,6 +90,7 @@ class SqlLimits:
         """Return what sessions have cost so far, in micro-units: what is posted, and what is not yet."""
         ids = list(session_ids)
         with unit_of_work(self._engine, reads_only=True) as db:
+            freeze(db)
             book = self._open_book(db, SessionRow.session_id.in_(ids))
             found = dict.fromkeys(ids, 0)
             for charge in [*select_charges(db, ids), *book.accrued]:
@@ -89,6 +101,7 @@ class SqlLimits:
     def all_accounts(self) -> tuple[Account, ...]:
         """Return all budgets as they stand: pools, and those of everybody who has spent or may spend."""
         with unit_of_work(self._engine, reads_only=True) as db:
+            freeze(db)
             book = self._open_book(db)
             return tuple(book.account(*each) for each in self._owners(db, book, everybody=True))
 
@@ -105,56 +118,57 @@ class SqlLimits:
         with unit_of_work(self._engine) as db:
             db.execute(update(AlertRow).where(AlertRow.id.in_(list(alert_ids))).values(sent_at=self._clock()))
 
-    def _accounts(self, owners: list[tuple[Budget, str]]) -> tuple[Account, ...]:
-        if not owners:
-            return ()
-        with unit_of_work(self._engine, reads_only=True) as db:
-            book = self._open_book(db)
-            return tuple(book.account(budget, owner) for budget, owner in owners)
-
     def _open_book(self, db: Session, only: ColumnElement[bool] | None = None) -> Book:
         return Book(db, self._policies, to_seconds(self._clock()), only)
 
     def _plan(self, row: SessionRow, allowance: Allowance | None, now: int) -> Stop | None:
         """Return the stop of a session, from what it may run now, or as before where that is not new."""
         facts, decided = to_facts(row), _decided(row)
+        began = (
+            facts.started_at - facts.clock_shift if facts.started_at is not None else None
+        )  # by the clock as it goes
         if allowance is None:
             cause = Cause(row.authorized_by) if row.authorized_by is not None else None
             allowance = Allowance(row.authorized_seconds, cause)
-        deadline = None
-        if facts.started_at is not None and allowance.seconds is not None:
-            deadline = facts.started_at + allowance.seconds - facts.clock_shift  # by the clock as it goes now
-        grace = self._grace(row, allowance.cause)
-        return plan_stop(deadline=deadline, cause=allowance.cause, decided=decided, now=now, grace=grace)
+        if began is None:
+            return None
+        return plan_stop(
+            deadline=began + allowance.seconds if allowance.seconds is not None else None,
+            cause=allowance.cause,
+            decided=decided,
+            now=now,
+            grace=self._grace(row, allowance.cause),
+            latest=began + row.time_limit if row.time_limit is not None else None,
+        )
 
     def _grace(self, row: SessionRow, cause: Cause | None) -> int:
         if cause is not Cause.BUDGET:
             return QUOTA_GRACE
-        paying = [
-            *find_budgets(self._policies.budgets, row.username),
-            *find_pools(self._policies.budgets, [row.billing_group]),
-        ]
+        pools = [each for each in self._policies.budgets if each.is_pool and each.name == row.paid_by]
+        paying = [*find_budgets(self._policies.budgets, row.username), *pools]
         return min((each.grace for each in paying), default=0)
 
     def _owners(self, db: Session, book: Book, *, everybody: bool = False) -> list[tuple[Budget, str]]:
         """Return whose budgets may have changed: all pools, and those of people who run or were just charged."""
         pools = [(each, each.who.name) for each in self._policies.budgets if each.is_pool]
-        people = {row.username for row in book.rows} | self._just_charged(db)
-        if everybody:
-            people |= set(db.scalars(select(SessionRow.username).distinct()))
+        people = {row.username for row in book.rows}
+        people |= (
+            set(db.scalars(select(SessionRow.username).distinct())) if everybody else self._just_charged(db, book.now)
+        )
         return pools + [(each, name) for name in sorted(people) for each in find_budgets(self._policies.budgets, name)]
 
-    def _just_charged(self, db: Session) -> set[str]:
-        """Return who was charged since the last look: their sessions may be settled by now."""
-        newest = db.scalar(select(func.max(ChargeRow.id))) or 0
-        since = self._looked_at if self._looked_at >= 0 else newest - _LOOK_BACK
-        self._looked_at = newest
-        return set(db.scalars(select(ChargeRow.username).where(ChargeRow.id > since).distinct()))
+    def _just_charged(self, db: Session, now: int) -> set[str]:
+        """Return who was charged since the last look, or in any budget's time where there was none."""
+        query = select(ChargeRow.username).distinct()
+        if self._looked_at is not None:
+            return set(db.scalars(query.where(ChargeRow.id > self._looked_at)))
+        starts = [each.window.period(now, self._policies.zone).start for each in self._policies.budgets]
+        return set(db.scalars(query.where(ChargeRow.charge_period_start >= min(starts)))) if starts else set()
 
     def _find_alerts(self, db: Session, book: Book) -> list[AlertRow]:
         """Return the alerts that are due and were not raised yet."""
         accounts = [book.account(*each) for each in self._owners(db, book)]
-        query = select(AlertRow.budget, AlertRow.owner, AlertRow.period_start, AlertRow.percent).where(
+        query = select(AlertRow.budget, AlertRow.owner, AlertRow.period_start, AlertRow.percent, AlertRow.amount).where(
             AlertRow.period_start.in_({account.period.start for account in accounts})
         )
         told = {tuple(row) for row in db.execute(query)}
@@ -162,7 +176,7 @@ class SqlLimits:
             self._to_row(account, percent, book.now)
             for account in accounts
             for percent in account.alerts_due()
-            if (account.budget.name, account.owner, account.period.start, percent) not in told
+            if (account.budget.name, account.owner, account.period.start, percent, account.budget.amount) not in told
         ]
 
     def _to_row(self, account: Account, percent: int, now: int) -> AlertRow:
@@ -176,6 +190,10 @@ class SqlLimits:
             forecast=account.forecast(now),
             raised_at=self._clock(),
         )
+
+
+def _to_planned(row: SessionRow, stop: Stop) -> PlannedStop:
+    return PlannedStop(row.session_id, ServerRef(row.username, row.servername), stop)
 
 
 def _write(db: Session, allowed: Mapping[str, Allowance], stops: Mapping[str, Stop | None]) -> None:

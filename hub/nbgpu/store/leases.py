@@ -246,6 +246,7 @@ def _build_lease(
         authorized=_span(authorization.seconds),
         authorized_by=authorization.cause,
         billing_group=authorization.billing_group,
+        paid_by=authorization.pool,
     )
 
 
@@ -273,6 +274,7 @@ def _write(db: Session, lease: Lease, groups: Collection[str]) -> None:
             "created_at": lease.created_at,
             "user_groups": sorted(groups),
             "billing_group": lease.billing_group,
+            "paid_by": lease.paid_by,
             "time_limit": _seconds(lease.time_limit),
             "authorized_seconds": _seconds(lease.authorized),
             "authorized_by": lease.authorized_by,
@@ -304,6 +306,7 @@ def _to_lease(row: SessionRow) -> Lease:
         authorized=_span(row.authorized_seconds),
         authorized_by=Cause(row.authorized_by) if row.authorized_by is not None else None,
         billing_group=row.billing_group,
+        paid_by=row.paid_by,
         stop_at=row.stop_at,
         stop_cause=Cause(row.stop_cause) if row.stop_cause is not None else None,
         lost_devices=frozenset(slot.device_uuid for slot in row.slots if slot.lost_at is not None),

@@ -12,6 +12,7 @@ from nbgpu.core.leases import ServerRef
 from nbgpu.core.menu import Choice
 from nbgpu.core.quotas import Ask
 from nbgpu.store.book import Book
+from nbgpu.store.ledger import lock_ledger
 from nbgpu.store.schema import SessionRow
 
 _ROUNDING = 2  # seconds
@@ -45,6 +46,8 @@ def authorize_new(
     theirs = SessionRow.username == ask.username
     if pools:
         theirs = or_(theirs, SessionRow.billing_group.in_([pool.who.name for pool in pools]))
+    if policies.budgets:
+        lock_ledger(db)  # what the meter posts meanwhile would be counted twice, or not at all
     book = Book(db, policies, now, theirs)
     return authorize_start(book.priced(ask), book.standing(ask, pools), policies, now)
 
@@ -58,7 +61,7 @@ def authorize_running(book: Book, policies: Policies) -> dict[str, Allowance]:
 
 def _authorize_more(book: Book, row: SessionRow, policies: Policies) -> Allowance:
     ask = book.ask(row)
-    pools = [each for each in find_pools(policies.budgets, ask.groups) if each.who.name == row.billing_group]
+    pools = [each for each in policies.budgets if each.is_pool and each.name == row.paid_by]
     more = authorize_more(ask, book.standing(ask, pools), policies, book.now)
     seconds = None if more.seconds is None else ask.elapsed + more.seconds
     if seconds is not None and not more.seconds and row.authorized_seconds is not None:

@@ -89,6 +89,7 @@ class SessionRow(Base):
     # What the ledger charges by.
     tariff: Mapped[str] = mapped_column(String(20), server_default="on-demand")
     billing_group: Mapped[str] = mapped_column(String(255), server_default="")  # whose pool pays; "" is none
+    paid_by: Mapped[str] = mapped_column(String(40), server_default="")  # the budget of that group; "" is none
     seen_at: Mapped[datetime | None] = mapped_column(UtcDateTime)  # when its container was last seen running
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)  # the container's own finish time
     clock_shift: Mapped[int] = mapped_column(Integer, server_default="0")  # s that steps of the clock hide
@@ -233,7 +234,7 @@ class AlertRow(Base):
     """A share of a budget that was reached in a period."""
 
     __tablename__ = "alerts"
-    __table_args__ = (UniqueConstraint("budget", "owner", "period_start", "percent"),)
+    __table_args__ = (UniqueConstraint("budget", "owner", "period_start", "percent", "amount"),)
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     budget: Mapped[str] = mapped_column(String(40))

@@ -5,7 +5,8 @@ since money must not run on for that.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, tzinfo
 from typing import Protocol
 
@@ -14,9 +15,10 @@ from nbgpu.core.errors import EngineError, HubRefused, HubUnavailable
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import AuditLog, Clock, Fleet, LeaseStore
-from nbgpu.core.stops import PlannedStop, Stop, describe_stop
+from nbgpu.core.stops import Kept, PlannedStop, Stop, describe_stop
 
 PERIOD = 15.0  # seconds between two looks: a budget is overspent for so long at most, and its grace
+STOPS = 8  # at one time
 ACTOR = "limits"
 
 log = logging.getLogger("nbgpu.limits")
@@ -25,8 +27,8 @@ log = logging.getLogger("nbgpu.limits")
 class Limits(Protocol):
     """What knows who is to be stopped. May block."""
 
-    def keep(self) -> tuple[PlannedStop, ...]:
-        """Work out anew what each running session may run; return all stops that are decided."""
+    def keep(self) -> Kept:
+        """Work out anew what each running session may run; return what there is to tell and to do."""
 
 
 class Notices(Protocol):
@@ -60,7 +62,9 @@ class LimitKeeper:
         audit: AuditLog,
         clock: Clock,
         zone: tzinfo,
+        watch_clock: Callable[[], object] = lambda: None,
     ) -> None:
+        """Take the parties; `watch_clock` notes a step of the clock, which must not be taken for time that went."""
         self._limits = limits
         self._notices = notices
         self._hub = hub
@@ -69,20 +73,27 @@ class LimitKeeper:
         self._audit = audit
         self._clock = clock
         self._zone = zone
+        self._watch_clock = watch_clock
         self._told: dict[str, Stop] = {}  # what each session's server was told last
+        self._to_call_off: set[str] = set()  # sessions that are to be told that they go on
         self._stopped: set[str] = set()  # sessions whose stop is in the audit log
 
     def tick(self) -> None:
         """Look once; tell and stop who is due. What fails is tried again at the next look."""
-        planned = {each.session_id: each for each in self._limits.keep()}
-        now = to_seconds(self._clock())
+        self._watch_clock()
+        kept, now = self._limits.keep(), to_seconds(self._clock())
+        self._to_call_off |= set(kept.called_off)
+        planned = {each.session_id for each in kept.stops}
         self._call_off(planned)
-        for each in planned.values():
+        for each in kept.stops:
             if self._told.get(each.session_id) != each.stop:
                 self._tell(each)
-            if each.stop.at <= now:
-                self._stop(each)
-        self._stopped &= set(planned)
+        due = [each for each in kept.stops if each.stop.at <= now]
+        if due:  # all at a time: a server that takes long to end keeps no other running
+            with ThreadPoolExecutor(STOPS, thread_name_prefix="stop") as pool:
+                list(pool.map(self._stop, due))
+        self._told = {each: stop for each, stop in self._told.items() if each in planned}
+        self._stopped &= planned
 
     def _tell(self, planned: PlannedStop) -> None:
         stop = planned.stop
@@ -91,10 +102,9 @@ class LimitKeeper:
             self._told[planned.session_id] = stop
             log.info("%s was told: %s", planned.server, text)
 
-    def _call_off(self, planned: Mapping[str, PlannedStop]) -> None:
-        for session_id in set(self._told) - set(planned):
-            if self._deliver(session_id, "", None, None):
-                del self._told[session_id]
+    def _call_off(self, planned: Collection[str]) -> None:
+        self._to_call_off -= set(planned)
+        self._to_call_off = {each for each in self._to_call_off if not self._deliver(each, "", None, None)}
 
     def _deliver(self, session_id: str, text: str, stop_at: datetime | None, cause: Cause | None) -> bool:
         """Whether there is nothing left to tell: it was told, or its server does not run."""

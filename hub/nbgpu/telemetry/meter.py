@@ -44,6 +44,11 @@ class Meter:
 
     def tick(self) -> tuple[Charge, ...]:
         """Note what runs and post what is certain; return what was posted. Raises StoreError; nothing is lost by it."""
+        self._note_running(self.watch_clock())
+        return self._metering.settle()
+
+    def watch_clock(self) -> datetime:
+        """Note a step of the clock, so that nobody takes it for time that went; return the time. Raises StoreError."""
         now, uptime = self._clock(), self._uptime()
         step = self._metering.note_tick(
             at=now, uptime=uptime.milliseconds, boot_id=uptime.boot_id, tolerance=STEP_TOLERANCE
@@ -52,8 +57,7 @@ class Meter:
             log.warning(
                 "The clock was stepped by %+d s: running sessions are charged by the time that really went", step
             )
-        self._note_running(now)
-        return self._metering.settle()
+        return now
 
     def _note_running(self, now: datetime) -> None:
         """Note who runs; where the engine can't be asked, nothing is known and nothing is noted."""

@@ -48,6 +48,7 @@ class Money:
             audit=adapters.audit,
             clock=adapters.clock,
             zone=adapters.settings.policies.zone,
+            watch_clock=self.meter.watch_clock,
         )
 
     @cached_property

@@ -12,6 +12,7 @@ def upgrade() -> None:
     for column in (
         sa.Column("tariff", sa.String(20), nullable=False, server_default="on-demand"),
         sa.Column("billing_group", sa.String(255), nullable=False, server_default=""),
+        sa.Column("paid_by", sa.String(40), nullable=False, server_default=""),
         sa.Column("seen_at", sa.DateTime),
         sa.Column("ended_at", sa.DateTime),
         sa.Column("clock_shift", sa.Integer, nullable=False, server_default="0"),

@@ -21,5 +21,5 @@ def upgrade() -> None:
         sa.Column("forecast", sa.BigInteger),
         sa.Column("raised_at", sa.DateTime, nullable=False),
         sa.Column("sent_at", sa.DateTime),
-        sa.UniqueConstraint("budget", "owner", "period_start", "percent"),
+        sa.UniqueConstraint("budget", "owner", "period_start", "percent", "amount"),
     )
