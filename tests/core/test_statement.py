@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbgpu.core.errors import InvalidOptions
 from nbgpu.core.ledger import ChargeCategory
 from nbgpu.core.periods import HOUR, Period, to_seconds
 from nbgpu.core.statement import Amounts, Dimension, Part, ask, merge, midnight, split_charge, totals
@@ -178,3 +179,34 @@ def test_not_reported_is_never_zero():
     assert (Amounts() + Amounts()).busy_ms is None
     assert (Amounts(busy_ms=0) + Amounts()).busy_ms == 0
     assert Amounts(gpu_seconds=10).part(0, 5, 10).busy_ms is None
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "first", "last", "message"),
+    [
+        ([Dimension.DAY], date(1970, 1, 1), date(9998, 12, 31), "is 2932532 days; a statement has at most 400"),
+        ([Dimension.USER, Dimension.DAY], date(2026, 1, 1), date(2027, 2, 5), "by day is 401 days; .* or not by day"),
+        ([Dimension.DAY, Dimension.MONTH], date(2026, 1, 1), date(2027, 2, 5), "by day is 401 days"),
+        (
+            [Dimension.MONTH],
+            date(1970, 1, 31),
+            date(2070, 1, 1),
+            "by month is 1201 months; a statement has at most 1200",
+        ),
+    ],
+)
+def test_more_than_a_statement_may_have_is_refused_before_it_is_built(dimensions, first, last, message):
+    with pytest.raises(InvalidOptions, match=message):
+        ask(dimensions, first, last, UTC)
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "first", "last", "count"),
+    [
+        ([Dimension.DAY], date(2026, 1, 1), date(2027, 2, 4), 400),
+        ([Dimension.MONTH], date(1970, 1, 31), date(2069, 12, 31), 1200),
+        ([Dimension.USER], date(1970, 1, 1), date(9998, 12, 31), 1),
+    ],
+)
+def test_as_much_as_a_statement_may_have_is_given(dimensions, first, last, count):
+    assert len(ask(dimensions, first, last, UTC).buckets) == count

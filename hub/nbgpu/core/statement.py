@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 
+from nbgpu.core.errors import InvalidOptions
 from nbgpu.core.ledger import Charge, ChargeCategory
 from nbgpu.core.periods import Period, to_seconds
+
+MOST_DAYS = 400  # of one statement by day: each is read by itself
+MOST_MONTHS = 1200
 
 
 class Dimension(StrEnum):
@@ -145,8 +149,12 @@ def ask(
     username: str | None = None,
     billing_group: str | None = None,
 ) -> Question:
-    """Return the question for whole days of a zone, both ends included. ValueError where there is no such day."""
+    """Return the question for whole days of a zone, both ends included.
+
+    Raises InvalidOptions for more days or months than one statement may have, ValueError where there is no such day.
+    """
     wanted = tuple(dict.fromkeys(dimensions))
+    _check_length(wanted, first_day, last_day)
     starts = list(_starts(wanted, first_day, last_day))
     instants = [midnight(day, zone) for day in (*starts, last_day + timedelta(days=1))]
     found = (Bucket(day, Period(*ends)) for day, *ends in zip(starts, instants, instants[1:], strict=False))
@@ -209,6 +217,19 @@ def totals(lines: Iterable[Part]) -> dict[str, Amounts]:
 
 def _place(line: Part) -> tuple[tuple[str, ...], str]:
     return line.key, line.currency
+
+
+def _check_length(dimensions: Sequence[Dimension], first_day: date, last_day: date) -> None:
+    """Raise InvalidOptions for too many buckets, which are counted, not built."""
+    months = (last_day.year - first_day.year) * 12 + last_day.month - first_day.month + 1
+    counts = {Dimension.DAY: ((last_day - first_day).days + 1, MOST_DAYS), Dimension.MONTH: (months, MOST_MONTHS)}
+    unit = Dimension.DAY if Dimension.DAY in dimensions else Dimension.MONTH
+    count, most = counts[unit]
+    if unit in dimensions and count > most:
+        raise InvalidOptions(
+            f"{first_day} to {last_day} by {unit} is {count} {unit}s; a statement has at most {most}. "
+            f"Ask for a shorter time, or not by {unit}."
+        )
 
 
 def _starts(dimensions: Sequence[Dimension], first_day: date, last_day: date) -> Iterator[date]:
