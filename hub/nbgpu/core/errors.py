@@ -13,11 +13,12 @@
     │   ├── HubUnavailable        no answer
     │   └── HubRefused            it answered no
     ├── StoreError            the database can't be used
-    ├── AlertError            an alert could not be sent
     │   └── DatabaseTaken         another hub has it
+    ├── AlertError            an alert could not be sent
     └── Refusal               a person asked for what they can't have; says what, why and what to do
         ├── InvalidOptions        400, reason "options"
         ├── NotAllowed            403, reason "not_allowed"
+        ├── UnknownUser           404, reason "user"
         ├── NoCapacity            503, reason "capacity"
         ├── QuotaExceeded         403, reason "quota"
         ├── BudgetExceeded        403, reason "budget"
@@ -111,6 +112,13 @@ class NotAllowed(Refusal):
 
     reason = "not_allowed"
     status_code = 403
+
+
+class UnknownUser(Refusal):
+    """Nobody of that name is known."""
+
+    reason = "user"
+    status_code = 404
 
 
 class NoCapacity(Refusal):

@@ -4,78 +4,36 @@ Errors are problem details (RFC 9457). People read of themselves; who may read o
 """
 
 import asyncio
-import csv
-import io
 import json
 import logging
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
 from datetime import datetime
 from http import HTTPStatus
-from typing import IO, Any, ClassVar, Protocol
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
 
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
-from nbgpu.core.budgets import Account
-from nbgpu.core.cells import Cell, render_cell
-from nbgpu.core.errors import InvalidOptions, NbgpuError, NotAllowed, Refusal
+from nbgpu.core.cells import Cell
+from nbgpu.core.errors import InvalidOptions, NbgpuError, NotAllowed, Refusal, UnknownUser
 from nbgpu.core.focus import COLUMNS
-from nbgpu.core.ledger import Charge
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.plain import plain_account, plain_quota
-from nbgpu.core.prices import PriceSheet
-from nbgpu.core.quotas import Quota
 from nbgpu.core.statement import Dimension, Part, Question
 from nbgpu.core.statement_form import find_zone, focus_rows, parse_question, statement_header, statement_rows, to_plain
+from nbgpu.service.books import Books
 from nbgpu.service.callers import Caller, HubAuth, to_caller
+from nbgpu.service.csv_file import write_csv
+from nbgpu.service.turns import Turns
 
 CHUNK = 2**16  # bytes
-SPOOLED = 2**22  # bytes of a file that stay in memory
+AT_ONCE = 3  # statements that are made at one time: each has a thread and a connection of its own
+PATIENCE = 20.0  # seconds that one waits for its turn
+RETRY_AFTER = 10  # seconds
 
 log = logging.getLogger("nbgpu.service")
-
-
-class Statements(Protocol):
-    """Statements out of the ledger. May block."""
-
-    def read(self, question: Question, now: datetime) -> tuple[Part, ...]:
-        """Return a statement's lines."""
-
-    def charges(self, question: Question, now: datetime) -> Iterable[tuple[Charge, bool]]:
-        """Yield the single lines, each with whether it is posted."""
-
-
-class Limits(Protocol):
-    """Budgets and quotas as they stand. May block."""
-
-    def accounts(self, username: str, groups: Iterable[str]) -> tuple[Account, ...]:
-        """Return those that pay for a person."""
-
-    def all_accounts(self) -> tuple[Account, ...]:
-        """Return all."""
-
-    def quotas(self, username: str, groups: Iterable[str] | None = None) -> tuple[Quota, ...]:
-        """Return a person's limits."""
-
-
-class Prices(Protocol):
-    """The price sheets. May block."""
-
-    def sheet(self) -> PriceSheet:
-        """Return all prices."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Books:
-    """What the API tells of, once the service has it."""
-
-    statements: Statements
-    limits: Limits
-    prices: Prices
-    clock: Callable[[], datetime]
-    timezone: str
-    account_id: str
 
 
 class ApiHandler(RequestHandler):
@@ -83,10 +41,11 @@ class ApiHandler(RequestHandler):
 
     parameters: ClassVar[tuple[str, ...]] = ()
 
-    def initialize(self, find_books: Callable[[], Books | None], auth: HubAuth) -> None:
-        """Take what finds the books, which are not there at once, and the hub's word on who asks."""
+    def initialize(self, find_books: Callable[[], Books | None], auth: HubAuth, turns: Turns) -> None:
+        """Take what finds the books, which are not there at once, the hub's word on who asks, and what gives turns."""
         self._find_books = find_books
         self._auth = auth
+        self._turns = turns
 
     def set_default_headers(self) -> None:
         """Answers are somebody's own, and no page."""
@@ -99,7 +58,6 @@ class ApiHandler(RequestHandler):
         """Find out who asks. 401 without a token that the hub knows, 403 with one that may not ask here."""
         model = await self._auth.get_user(self, sync=False)
         if model is None:
-            self.set_header("WWW-Authenticate", "Bearer")
             raise HTTPError(HTTPStatus.UNAUTHORIZED, reason="A token of the hub is needed: Authorization: token …")
         caller = to_caller(model)
         if caller is None:
@@ -131,6 +89,27 @@ class ApiHandler(RequestHandler):
             raise NotAllowed("This token reads its own user's usage only.")
         return self.caller.name
 
+    async def groups_of(self, user: str) -> tuple[str, ...] | None:
+        """Return the caller's groups where it is about them; None: those of the user's newest session.
+
+        Raises UnknownUser.
+        """
+        if self.caller.is_user and user == self.caller.name:
+            return self.caller.groups
+        if not await asyncio.to_thread(self.books.statements.knows, user):
+            raise UnknownUser(f"Nobody of the name “{user[:80]}” has ever had a server. Look for a typing error.")
+        return None
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Have a turn at what takes long. 503 where too many others wait."""
+        try:
+            async with self._turns.take():
+                yield
+        except TimeoutError:
+            reason = "Many statements are being made at this moment. Try again in a moment."
+            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=reason) from None
+
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer with problem details; what is not ours to tell is told in general words."""
         error = kwargs.get("exc_info", (None, None, None))[1]
@@ -142,6 +121,10 @@ class ApiHandler(RequestHandler):
         elif isinstance(error, MissingArgumentError | HTTPError) and error.reason:
             detail = error.reason
         self.set_status(status_code)
+        if status_code == HTTPStatus.UNAUTHORIZED:
+            self.set_header("WWW-Authenticate", "Bearer")
+        elif status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+            self.set_header("Retry-After", str(RETRY_AFTER))
         self.set_header("Content-Type", "application/problem+json")
         problem = {"type": "about:blank", "title": HTTPStatus(status_code).phrase, "status": status_code}
         self.finish(json.dumps(problem | {"detail": detail}, ensure_ascii=False))
@@ -161,8 +144,25 @@ class UsageHandler(ApiHandler):
 
     async def get(self) -> None:
         """Answer with the statement."""
-        books, now = self.books, self.books.clock()
-        user, group = self.whose(), self.text("group")
+        books, now, user = self.books, self.books.clock(), self.whose()
+        if user is not None:
+            await self.groups_of(user)
+        question, zone = await asyncio.to_thread(self._parse, books, now, user)
+        kind = self.text("format") or "json"
+        if kind == "json":
+            lines = await self._read(books, question, now)
+            self.write(to_plain(question, lines) | {"timezone": str(zone), "as_of": now.isoformat(timespec="seconds")})
+        elif kind == "csv":
+            lines = await self._read(books, question, now)
+            await self._send(f"usage-{question.first_day}.csv", statement_header(question), statement_rows(lines))
+        elif kind == "focus":
+            rows = focus_rows(books.statements.charges(question, now), account_id=books.account_id)
+            await self._send(f"focus-{question.first_day}.csv", COLUMNS, rows)
+        else:
+            raise InvalidOptions(f"There is no format “{kind[:40]}”; there are: json, csv, focus.")
+
+    def _parse(self, books: Books, now: datetime, user: str | None) -> tuple[Question, ZoneInfo]:
+        """Return what is asked for and whose midnights count. Blocks: a zone is a file. Raises InvalidOptions."""
         zone = find_zone(self.text("timezone") or books.timezone)
         question = parse_question(
             parse_dimensions(self.get_query_arguments("by")),
@@ -172,26 +172,21 @@ class UsageHandler(ApiHandler):
             today=now.astimezone(zone).date(),
             zone=zone,
             username=user,
-            billing_group=group,
+            billing_group=self.text("group"),
         )
-        kind = self.text("format") or "json"
-        if kind == "json":
-            lines = await asyncio.to_thread(books.statements.read, question, now)
-            self.write(to_plain(question, lines) | {"timezone": str(zone), "as_of": now.isoformat(timespec="seconds")})
-        elif kind == "csv":
-            lines = await asyncio.to_thread(books.statements.read, question, now)
-            await self._send(f"usage-{question.first_day}.csv", statement_header(question), statement_rows(lines))
-        elif kind == "focus":
-            rows = focus_rows(books.statements.charges(question, now), account_id=books.account_id)
-            await self._send(f"focus-{question.first_day}.csv", COLUMNS, rows)
-        else:
-            raise InvalidOptions(f"There is no format “{kind[:40]}”; there are: json, csv, focus.")
+        return question, zone
+
+    async def _read(self, books: Books, question: Question, now: datetime) -> tuple[Part, ...]:
+        async with self.turn():
+            return await asyncio.to_thread(books.statements.read, question, now)
 
     async def _send(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-        """Send a CSV file piece by piece: a year's lines do not go through memory."""
+        """Send a CSV file piece by piece: a year's lines do not go through memory, and a slow reader holds no turn."""
+        async with self.turn():
+            file = await asyncio.to_thread(write_csv, header, rows)
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="{name}"')
-        with await asyncio.to_thread(write_csv, header, rows) as file:
+        with file:
             while chunk := await asyncio.to_thread(file.read, CHUNK):
                 self.write(chunk)
                 await self.flush()
@@ -208,8 +203,7 @@ class BudgetsHandler(ApiHandler):
         if user is None:
             found = await asyncio.to_thread(books.limits.all_accounts)
         else:
-            groups = self.caller.groups if user == self.caller.name else ()
-            found = await asyncio.to_thread(books.limits.accounts, user, groups)
+            found = await asyncio.to_thread(books.limits.accounts, user, await self.groups_of(user))
         now = to_seconds(books.clock())
         self.write({"budgets": [plain_account(account, now) for account in found]})
 
@@ -222,8 +216,7 @@ class QuotasHandler(ApiHandler):
     async def get(self) -> None:
         """Answer with a list."""
         user = self.whose() or self.caller.name
-        groups = self.caller.groups if user == self.caller.name and self.caller.is_user else None
-        found = await asyncio.to_thread(self.books.limits.quotas, user, groups)
+        found = await asyncio.to_thread(self.books.limits.quotas, user, await self.groups_of(user))
         self.write({"user": user, "quotas": [plain_quota(quota) for quota in found]})
 
 
@@ -237,9 +230,11 @@ class PricesHandler(ApiHandler):
         self.write({"prices": [asdict(price) for price in found]})
 
 
-def api_routes(prefix: str, find_books: Callable[[], Books | None], auth: HubAuth) -> list[tuple[Any, ...]]:
+def api_routes(
+    prefix: str, find_books: Callable[[], Books | None], auth: HubAuth, *, turns: Turns | None = None
+) -> list[tuple[Any, ...]]:
     """Return the API's routes under a path like "/services/nbgpu/"."""
-    parts = {"find_books": find_books, "auth": auth}
+    parts = {"find_books": find_books, "auth": auth, "turns": turns or Turns(AT_ONCE, patience=PATIENCE)}
     handlers = {"usage": UsageHandler, "budgets": BudgetsHandler, "quotas": QuotasHandler, "prices": PricesHandler}
     return [(rf"{prefix}api/v1/{name}", handler, parts) for name, handler in handlers.items()]
 
@@ -252,15 +247,3 @@ def parse_dimensions(texts: Sequence[str]) -> list[Dimension]:
     except ValueError:
         unknown = next(name for name in names if name not in set(Dimension))
         raise InvalidOptions(f"by “{unknown[:40]}” is not known; there are: {', '.join(Dimension)}.") from None
-
-
-def write_csv(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> IO[bytes]:
-    """Return a CSV file (RFC 4180, UTF-8), open at its start, that is gone when it is closed. Blocks."""
-    file = tempfile.SpooledTemporaryFile(SPOOLED)  # noqa: SIM115 - the caller's to close
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text)
-    writer.writerow(header)
-    writer.writerows([render_cell(cell) for cell in row] for row in rows)
-    text.detach()
-    file.seek(0)
-    return file

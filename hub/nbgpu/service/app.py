@@ -9,7 +9,8 @@ from typing import Any
 
 from tornado.web import Application, RequestHandler
 
-from nbgpu.service.api import Books, api_routes
+from nbgpu.service.api import api_routes
+from nbgpu.service.books import Books
 from nbgpu.service.callers import HubAuth
 
 PREFIX = "/services/nbgpu/"

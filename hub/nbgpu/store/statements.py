@@ -80,6 +80,15 @@ class SqlStatements:
                 if _is_asked_for(charge, question) and period.start <= charge.charge_period_start < period.end:
                     yield charge, False
 
+    @retried
+    def knows(self, username: str) -> bool:
+        """Return whether anybody of that name ever had a session, or money of theirs was counted."""
+        with unit_of_work(self._engine, reads_only=True) as db:
+            return any(
+                db.scalar(select(column).where(column == username).limit(1)) is not None
+                for column in (SessionRow.username, ChargeRow.username)
+            )
+
 
 def _posted(db: Session, question: Question) -> Iterator[Part]:
     """Yield the sums of lines that lie within a bucket."""

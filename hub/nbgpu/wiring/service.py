@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from nbgpu.core.errors import NbgpuError
-from nbgpu.service.api import Books
 from nbgpu.service.app import ADDRESS, PREFIX, make_app, serve
+from nbgpu.service.books import Books
 from nbgpu.service.callers import HubAuth
 from nbgpu.service.logs import configure_logs
 from nbgpu.service.loops import Loops
