@@ -84,6 +84,7 @@ class Alert:
     id: int
     budget: str
     owner: str  # user name, or group of a pool
+    period_start: int  # s since the epoch
     percent: int
     spent: int
     amount: int

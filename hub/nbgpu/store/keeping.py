@@ -233,6 +233,7 @@ def _to_alert(row: AlertRow) -> Alert:
         id=row.id,
         budget=row.budget,
         owner=row.owner,
+        period_start=row.period_start,
         percent=row.percent,
         spent=row.spent,
         amount=row.amount,

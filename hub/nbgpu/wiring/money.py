@@ -9,6 +9,7 @@ from nbgpu.service.loops import Loop
 from nbgpu.spawner.docker_calls import LateClient
 from nbgpu.spawner.notices import DockerNotices, LocalNotices
 from nbgpu.telemetry import alerts, limits, meter
+from nbgpu.telemetry.addresses import AppriseSender
 from nbgpu.telemetry.uptime import read_uptime
 from nbgpu.wiring.adapters import Adapters
 from nbgpu.wiring.local import open_sessions
@@ -63,7 +64,7 @@ class Money:
     def alerts(self) -> alerts.AlertLoop:
         """Sends alerts of budgets."""
         billing = self.adapters.settings.billing
-        sender = alerts.AppriseSender(Path(billing.notify_file)) if billing.notify_file else None
+        sender = AppriseSender(Path(billing.notify_file)) if billing.notify_file else None
         zone = self.adapters.settings.policies.zone
         return alerts.AlertLoop(self.adapters.limits, sender, currency=billing.currency, zone=zone)
 
