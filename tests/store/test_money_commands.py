@@ -1,6 +1,10 @@
 """`nbgpu prices`, `budgets`, `quotas` and `credit` as they are called, on a deployment's database."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nbgpu.cli.main import app
-from nbgpu.core.errors import InvalidOptions
+from nbgpu.core.errors import InvalidOptions, UnknownUser
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.menu import Choice
 from nbgpu.settings import load
@@ -79,6 +83,9 @@ def test_a_budget_shows_what_is_spent_and_a_credit_gives_it_back(nbgpu, site):
     ("arguments", "message"),
     [
         (("credit", "ann", "many", "--reason", "r"), "The amount “many” is not a price of at least 0"),
+        (("credit", "ann", "1e30", "--reason", "r"), "The amount “1e30” is not a price .* up to 9 digits"),
+        (("credit", "ann", "1e999999", "--reason", "r"), "The amount “1e999999” is not a price"),
+        (("credit", "ann", "1_000", "--reason", "r"), "The amount “1_000” is not a price"),
         (("credit", "ann", "0", "--reason", "r"), "needs an amount above 0 and a --reason"),
         (("credit", "ann", "1", "--reason", " "), "needs an amount above 0 and a --reason"),
         (("credit", "ann", "1", "--reason", "r", "--session", "x"), "ann has no session x"),
@@ -93,6 +100,32 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(nbgpu, site, argumen
     with pytest.raises(InvalidOptions, match=message):
         nbgpu(*arguments)
     assert (site.ledger.charges(), site.prices.entries()) == before
+
+
+def test_a_name_that_nobody_ever_had_is_taken_for_a_typing_error_unless_it_is_said_to_be_new(nbgpu, site):
+    before = site.ledger.charges()
+    with pytest.raises(UnknownUser, match="Nobody of the name “amn” has ever had a server.* for a new user give --new"):
+        nbgpu("credit", "amn", "1", "--reason", "r")
+    assert site.ledger.charges() == before
+    assert "1.00 USD given to amn." in nbgpu("credit", "amn", "1", "--reason", "r", "--new")
+    assert "1.00 USD taken from amn." in nbgpu("credit", "amn", "1", "--charge", "--reason", "known by now")
+
+
+def test_an_account_without_a_name_is_told_by_its_number(nbgpu, site, monkeypatch):
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    nbgpu("credit", "ann", "1", "--reason", "r")
+    assert site.ledger.charges()[-1].author == "uid 4000000"
+
+
+@pytest.mark.parametrize("arguments", [("credit", "b\udcffob", "1", "--reason", "r"), ("usage", "--user", "\udcff")])
+def test_a_text_that_is_not_utf8_is_refused_in_words(arguments):
+    """As a process: only there arguments are bytes."""
+    command = [sys.executable, "-c", "from nbgpu.cli.main import main; main()", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert re.fullmatch("nbgpu: The argument “.*�.*” is not UTF-8. Type it .*\n", result.stderr)
 
 
 def test_a_price_is_set_from_now_or_from_a_time_to_come(nbgpu):

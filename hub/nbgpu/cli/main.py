@@ -5,6 +5,7 @@ The modules import what they need inside their functions: `nbgpu --help` starts 
 
 import importlib.metadata
 import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from nbgpu.cli.money import budgets, credit, quotas
 from nbgpu.cli.repairs import audit, reconcile
 from nbgpu.cli.run import run
 from nbgpu.cli.setup import down, purge, setup
-from nbgpu.core.errors import NbgpuError
+from nbgpu.core.errors import InvalidOptions, NbgpuError
 
 app = typer.Typer(
     name="nbgpu",
@@ -53,9 +54,20 @@ app.add_typer(prices.app, name="prices")
 app.add_typer(usage.app, name="usage")
 
 
+def check_arguments(arguments: Iterable[str]) -> None:
+    """Raise InvalidOptions for a text that is not UTF-8: no database, no file and no terminal takes it."""
+    for text in arguments:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            shown = text.encode("utf-8", "surrogateescape").decode(errors="replace")[:80]
+            raise InvalidOptions(f"The argument “{shown}” is not UTF-8. Type it anew in a terminal of UTF-8.") from None
+
+
 def main() -> None:
     """Run the command line; an error of ours is its message and exit code 1, never a traceback."""
     try:
+        check_arguments(sys.argv[1:])
         app()
     except NbgpuError as error:
         sys.stderr.write(f"nbgpu: {error}\n")

@@ -1,12 +1,12 @@
 """`nbgpu budgets`, `nbgpu quotas` and `nbgpu credit`: what may still be had, and money given back by hand."""
 
-import getpass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
 import typer
 
+from nbgpu.cli.author import find_author
 from nbgpu.cli.lists import open_site, show_time, show_user_text
 from nbgpu.cli.output import JsonOption, print_json, print_table
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
@@ -80,20 +80,23 @@ def credit(
     key: Annotated[
         str | None, typer.Option("--key", help="A name of your own for this: given twice, it is posted once.")
     ] = None,
+    new: Annotated[bool, typer.Option("--new", help="The user has never had a server: it is no typing error.")] = False,
     data: DataOption = DEFAULT_DATA,
     config: ConfigOption = None,
 ) -> None:
     """Give money back, or take more, by a line of its own in the ledger: nothing that is there is changed."""
-    from nbgpu.core.errors import InvalidOptions
+    from nbgpu.core.errors import InvalidOptions, UnknownUser
     from nbgpu.core.ledger import build_credit
 
-    site, author = open_site(data, config), getpass.getuser()
-    try:
-        micro = parse_price(amount)
-    except ValueError as error:
-        raise InvalidOptions(f"The amount “{amount[:40]}” is not {error}.") from None
+    site, author = open_site(data, config), find_author()
+    micro = _parse_amount(amount)
     if not micro or not reason.strip():
         raise InvalidOptions("A credit needs an amount above 0 and a --reason.")
+    if not new and not site.statements.knows(user):
+        raise UnknownUser(
+            f"Nobody of the name “{user[:80]}” has ever had a server. "
+            "Look for a typing error; for a new user give --new."
+        )
     lease = site.leases.find(session) if session else None
     if session and (lease is None or lease.server.username != user):
         raise InvalidOptions(f"{user[:80]} has no session {session[:40]}.")
@@ -118,6 +121,16 @@ def credit(
         actor=author, action="ledger.credit", subject=user, detail=f"{amount} {currency} {verb} them: {reason}"
     )
     typer.echo(f"{render_price(micro)} {currency} {verb} {show_user_text(user)}.")
+
+
+def _parse_amount(amount: str) -> int:
+    """Return an amount in micro-units. Raises InvalidOptions."""
+    from nbgpu.core.errors import InvalidOptions
+
+    try:
+        return parse_price(amount)
+    except ValueError as error:
+        raise InvalidOptions(f"The amount “{amount[:40]}” is not {error}.") from None
 
 
 def _show(seconds: int | None) -> str:

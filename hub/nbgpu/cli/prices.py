@@ -1,11 +1,11 @@
 """`nbgpu prices`: what an hour of each SKU costs, and from when on."""
 
-import getpass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nbgpu.cli.author import find_author
 from nbgpu.cli.lists import open_site, show_time
 from nbgpu.cli.output import JsonOption, print_json, print_table
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
@@ -86,9 +86,9 @@ def set_price(
         list_unit_price=micro,
         currency=known.currency,
     )
-    site.prices.add([new], author=getpass.getuser())
+    site.prices.add([new], author=find_author())
     detail = f"{render_price(micro)} {known.currency} an hour from {begin.isoformat()}"
-    site.audit.record(actor=getpass.getuser(), action="price.set", subject=sku, detail=detail)
+    site.audit.record(actor=find_author(), action="price.set", subject=sku, detail=detail)
     typer.echo(f"{sku}: {render_price(micro)} {known.currency} an hour from {show_time(begin)}.")
 
 
