@@ -76,7 +76,8 @@ class Collector:
         if sample.problem is None:
             self._good[device.uuid] = sample
         last = self._good.get(device.uuid) if sample.problem is not None and not sample.lost else None
-        processes = own_processes(sample.processes, shared=self._share is not None, on_host=self._on_host)
+        listed = (last or sample).processes
+        processes = own_processes(listed, shared=self._share is not None, on_host=self._on_host)
         return DeviceFrame(device, sample, processes, last)
 
 

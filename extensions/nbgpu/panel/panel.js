@@ -127,7 +127,7 @@ class Past {
   }
 
   seconds() {
-    return Math.round((performance.now() - this.receivedAt) / 1000);
+    return (performance.now() - this.receivedAt) / 1000;
   }
 }
 
