@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nbgpu.core.flavors import Flavor, FlavorKind
-from nbgpu.core.ledger import CORRECTION, Charge, Holding, SessionFacts, due, rate, settle, total
+from nbgpu.core.ledger import CORRECTION, Charge, Holding, SessionFacts, build_credit, due, rate, settle, total
 from nbgpu.core.periods import HOUR, Period
 from nbgpu.core.prices import ALWAYS, Price, PriceSheet, build_prices, device_sku, host_sku
 
@@ -122,11 +122,57 @@ def test_what_was_posted_too_much_is_taken_back_by_a_correction():
     assert correction.charge_key == f"{posted[1].charge_key}#1"
 
 
-def test_lines_added_by_hand_stay_as_they_are():
+@given(
+    length=st.integers(0, 100_000),
+    since=st.integers(-2, 30),
+    until=st.one_of(st.none(), st.integers(-5000, 100_000)),
+    changes=st.lists(st.tuples(st.integers(-1000, 100_000), st.integers(0, 10_000_000)), max_size=4),
+)
+def test_rating_from_an_hour_on_gives_the_same_lines_as_rating_all(length, since, until, changes):
+    sheet = PriceSheet([price(HOST, 333_333), price(GPU, 7), *(price(GPU, each, START + at) for at, each in changes)])
+    holdings = (Holding("GPU-1", None if until is None else START + until), Holding("GPU-2"))
+    ended = facts(ended_at=START + length, released=True, holdings=holdings)
+    hour = (START // HOUR + since) * HOUR
+    later = [each for each in rate(ended, sheet) if each.charge_period_start >= hour]
+    assert list(rate(ended, sheet, since=hour)) == later
+
+
+def _earlier(known: int | None, told: int | None) -> int | None:
+    """A device's end becomes known, and perhaps known as an earlier one; it is never unknown again."""
+    return min((each for each in (known, told) if each is not None), default=None)
+
+
+LOOKS = st.lists(
+    st.tuples(st.integers(0, 40_000), st.one_of(st.none(), st.integers(0, 40_000))), min_size=1, max_size=6
+)
+
+
+@given(looks=LOOKS, end=st.integers(0, 40_000), billable=st.booleans())
+def test_looking_only_at_what_may_have_changed_posts_what_looking_at_all_would(looks, end, billable):
+    """Each look knows when the session was last seen, and perhaps, late or not, when its device was lost."""
+    ends = [facts(ended_at=START + end, released=True, billable=billable)]
+    known = [facts(seen_at=START + seen) for seen, _ in looks] + ends
+    lost = list(accumulate((at for _, at in looks), _earlier))
+    posted: list[Charge] = []
+    posted_until = None
+    for each, until in zip(known, [*lost, lost[-1]], strict=True):
+        holding = Holding("GPU-1", None if until is None else START + until)
+        now = replace(each, holdings=(holding,), posted_until=posted_until)
+        read = [line for line in posted if line.charge_period_start >= now.unsure_from]
+        posted += settle(due(rate(now, SHEET, since=now.unsure_from), now), read)
+        posted_until = now.past_hours_end
+        assert settle(due(rate(now, SHEET), now), posted) == ()
+    assert total(posted) == total(rate(now, SHEET))
+
+
+def test_lines_added_by_hand_stay_as_they_are_also_by_somebody_of_the_meters_name():
     ended = facts(ended_at=START + 60, released=True)
     posted = rate(ended, SHEET)
-    credit = replace(posted[0], charge_key="credit|1", billed_cost=-5, author="admin", consumed_seconds=0)
-    assert settle(rate(ended, SHEET), [*posted, credit]) == ()
+    for author in ("admin", "meter"):
+        credit = build_credit(
+            key="1", username="ann", amount=5, currency="USD", at=START, author=author, reason="", session_id="s"
+        )
+        assert settle(rate(ended, SHEET), [*posted, credit]) == ()
 
 
 @pytest.mark.parametrize(

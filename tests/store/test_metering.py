@@ -1,15 +1,20 @@
 """Metering: what the ledger says is what the containers' times say, whatever happens between."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
 
 from nbgpu.core.leases import ServerRef
-from nbgpu.core.ledger import total
+from nbgpu.core.ledger import build_credit, total
+from nbgpu.core.periods import to_seconds
 from nbgpu.core.prices import Price, build_prices
+from nbgpu.store import SqlLeaseStore
 from nbgpu.store.ledger import SqlLedger
 from nbgpu.store.metering import SqlMetering
 from nbgpu.store.prices import SqlPrices
+from nbgpu.store.schema import MeterRow
 from store.conftest import START  # 2026-03-29 00:30 UTC
 
 ANN = ServerRef("ann")
@@ -144,6 +149,121 @@ def test_a_step_of_the_clock_changes_no_length(run, store, metering, ledger, hou
     store.release(session, "stopped", START + real_end + step)
     look(3 + later, stepped=True, alive=False)
     assert seconds(ledger, "") == real_end.total_seconds()
+
+
+# Instants in seconds by a clock that nobody steps: ticks at 0, 30 and 60, one step between the first two.
+STARTS = [
+    # step, stepped at, lease, container's start, activated, charged of the 1000 s that it ran
+    pytest.param(3600, 20, -5, 5, 40, 1000, id="forward while it starts, its container was there"),
+    pytest.param(-3600, 20, -5, 5, 40, 1000, id="back while it starts, its container was there"),
+    pytest.param(3600, 10, -5, 25, 40, 1000, id="forward while it starts, its container came later"),
+    pytest.param(-3600, 10, -5, 25, 40, 1000, id="back while it starts, its container came later"),
+    pytest.param(3600, 10, -5, 45, 50, 1000, id="forward, its container came after the next tick"),
+    pytest.param(-3600, 10, -5, 45, 50, 1000, id="back, its container came after the next tick"),
+    pytest.param(3600, 20, -60, -20, 40, 1000, id="forward, its container was there long and nobody looked"),
+    pytest.param(-3600, 20, -60, -20, 40, 1000, id="back, its container was there long and nobody looked"),
+    pytest.param(3600, 20, 2, 5, 8, 1000, id="it began before the step forward, between the same ticks"),
+    pytest.param(-3600, 20, 2, 5, 8, 1000, id="it began before the step back, between the same ticks"),
+    pytest.param(3600, 5, 8, 10, 12, 1000, id="it began after the step forward, between the same ticks"),
+    pytest.param(-3600, 5, 8, 10, 12, 1000, id="it began after the step back, between the same ticks"),
+    pytest.param(-10, 5, 18, 20, 22, 1000, id="it began after a small step back, between the same ticks"),
+    pytest.param(10, 15, 8, 10, 12, 1000, id="it began before a small step forward, between the same ticks"),
+    # The start can have been read from either clock: the shorter is charged.
+    pytest.param(-10, 15, 8, 10, 12, 990, id="it began before a small step back"),
+    pytest.param(10, 5, 6, 8, 10, 990, id="it began after a small step forward"),
+]
+
+
+@pytest.mark.parametrize(("size", "stepped", "leased", "started", "activated", "charged"), STARTS)
+def test_a_step_while_a_session_starts(
+    engine, devices, choose, metering, ledger, size, stepped, leased, started, activated, charged
+):
+    def wall(real: int) -> datetime:
+        return START + timedelta(seconds=real + (size if real >= stepped else 0))
+
+    now = leased
+    store = SqlLeaseStore(engine, lambda: wall(now))
+    choice = choose()
+    SqlPrices(engine).ensure(build_prices(choice.flavor, "USD", 0))
+    session = ""
+    for now in sorted({-30, 0, 30, 60, leased, activated, started + 1000, started + 1010}):
+        if now == leased:
+            session = store.acquire(ANN, choice, "sha256:1", devices).session_id
+        if now == activated:
+            store.activate(session, wall(started))
+        if now == started + 1000:
+            store.release(session, "stopped", wall(now))
+        if now in (-30, 0, 30, 60, started + 1010):
+            metering.note_tick(at=wall(now), uptime=(now + 1000) * 1000, boot_id="b", tolerance=2)
+            metering.note_seen([session] if now in (30, 60) and started < now else [], wall(now))
+            metering.settle()
+    assert seconds(ledger, "") == charged
+
+
+def test_a_start_that_is_given_up_across_a_step_leaves_nothing_to_decide(store, choose, devices, metering, engine):
+    metering.note_tick(at=START, uptime=0, boot_id="b", tolerance=2)
+    session = store.acquire(ANN, choose(), "sha256:1", devices).session_id
+    metering.note_tick(at=START + HOUR, uptime=30_000, boot_id="b", tolerance=2)
+    assert undecided(engine) == [session]
+    metering.note_tick(at=START + HOUR, uptime=30_000, boot_id="b", tolerance=2)
+    assert undecided(engine) == [session]
+    store.release(session, "cancelled")
+    metering.note_tick(at=START + HOUR, uptime=30_000, boot_id="b", tolerance=2)
+    assert undecided(engine) == []
+
+
+def undecided(engine) -> list[str]:
+    with Session(engine) as db:
+        return list(db.get(MeterRow, 1).undecided)
+
+
+def test_what_is_posted_for_good_is_not_looked_at_again(run, metering, ledger, engine):
+    """So the work of a tick doesn't grow with a server's past; without the old lines nothing is missed."""
+    session = run(gpus=2)
+    metering.note_seen([session], START + 50 * HOUR)
+    metering.settle()
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM charges WHERE charge_period_start < :at"), {"at": to_seconds(START) + 40})
+    metering.note_seen([session], START + 51 * HOUR)
+    assert {each.charge_period_start for each in metering.settle()} == {to_seconds(START) + 49 * 3600 + 1800}
+    accrued = metering.accrued(START + 51 * HOUR)
+    assert [each.consumed_seconds for each in accrued] == [1800] * 3
+
+
+@pytest.mark.parametrize("billable", [True, False])
+def test_an_end_before_what_is_posted_takes_the_rest_back(run, store, metering, ledger, billable):
+    session = run(gpus=2)
+    for hours in (20, 50):
+        metering.note_seen([session], START + hours * HOUR)
+        metering.settle()
+    store.release(session, "reconciled", START + 10.25 * HOUR, billable=billable)
+    metering.settle()
+    assert seconds(ledger, "") == (10.25 * 3600 if billable else 0)
+    assert total(ledger.charges()) == (6_150_000 if billable else 0)
+
+
+def test_a_device_that_was_lost_before_what_is_posted_is_taken_back(run, store, metering, ledger):
+    session = run(gpus=2)
+    first, second = store.find_open(session).allocation.device_uuids
+    metering.note_seen([session], START + 30 * HOUR)
+    metering.settle()
+    store.drop_device(session, first)  # at the store's clock, some seconds after START
+    for hours in (31, 32):
+        metering.note_seen([session], START + hours * HOUR)
+        metering.settle()
+        assert 0 < seconds(ledger, first) < 60
+        assert seconds(ledger, second) == (hours - 0.5) * 3600
+
+
+def test_a_credit_by_a_person_of_the_meters_name_stays(run, store, metering, ledger):
+    session = run()
+    credit = build_credit(
+        key="1", username="ann", amount=5, currency="USD", at=1, author="meter", reason="", session_id=session
+    )
+    ledger.post([credit])
+    store.release(session, "stopped", START + HOUR)
+    metering.settle()
+    assert total(ledger.charges(session_id=session)) == 600_000 - 5
 
 
 def test_a_session_that_ended_before_the_step_keeps_its_length(run, store, metering, ledger):

@@ -57,6 +57,7 @@ class SessionFacts:
     billing_group: str = ""
     clock_shift: int = 0  # s between the wall clock now and the one at the session's start
     holdings: tuple[Holding, ...] = ()
+    posted_until: int | None = None  # the full hour up to which all that is due is in the ledger; None where unknown
 
     @property
     def estimated(self) -> bool:
@@ -72,6 +73,19 @@ class SessionFacts:
         if end is None:
             end = self.seen_at if self.released or now is None else now + self.clock_shift
         return Period(start, max(start, end if end is not None else start))
+
+    @property
+    def past_hours_end(self) -> int:
+        """The full hour up to which all is certain, while the session goes on."""
+        return _full_hour(self.charged().end)
+
+    @property
+    def unsure_from(self) -> int:
+        """The full hour from which on the ledger may differ from these facts: an end that came late lies before."""
+        if self.posted_until is None:
+            return 0
+        ends = [holding.until for holding in self.holdings if holding.until is not None]
+        return min(self.posted_until, self.past_hours_end, *map(_full_hour, ends))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +111,11 @@ class Charge:
     estimated: bool = False
     author: str = METER
     reason: str = ""
+
+    @property
+    def metered(self) -> bool:
+        """Whether it follows from a session's facts: not by its author, who may be a person of that name."""
+        return self.charge_category == ChargeCategory.USAGE and self.charge_key.startswith(f"{self.session_id}|")
 
 
 def build_credit(
@@ -135,13 +154,17 @@ def build_credit(
     )
 
 
-def rate(facts: SessionFacts, sheet: PriceSheet, now: int | None = None) -> tuple[Charge, ...]:
-    """Return the charges of a session as far as its facts go; of a running one up to `now`."""
+def rate(facts: SessionFacts, sheet: PriceSheet, now: int | None = None, *, since: int = 0) -> tuple[Charge, ...]:
+    """Return the charges of a session as far as its facts go; of a running one up to `now`.
+
+    Only those that begin at `since`, a full hour, or later; they are the same as when all are rated.
+    """
     whole = facts.charged(now)
-    lines = list(_rate_line(facts, sheet, host_sku(facts.flavor, facts.tariff), "", whole))
+    lines = list(_rate_line(facts, sheet, host_sku(facts.flavor, facts.tariff), "", whole, since))
     for holding in facts.holdings:
         held = whole if holding.until is None else whole.clip(Period(whole.start, holding.until))
-        lines += _rate_line(facts, sheet, device_sku(facts.flavor, facts.tariff), holding.device_uuid, held)
+        sku = device_sku(facts.flavor, facts.tariff)
+        lines += _rate_line(facts, sheet, sku, holding.device_uuid, held, since)
     return tuple(lines)
 
 
@@ -149,8 +172,8 @@ def due(charges: Iterable[Charge], facts: SessionFacts) -> tuple[Charge, ...]:
     """Return those charges that are certain: all of a session that is over, else those of hours that are past."""
     if facts.released:
         return tuple(charges)
-    open_hour = facts.charged().end // HOUR * HOUR
-    return tuple(each for each in charges if each.charge_period_end <= open_hour)
+    end = facts.past_hours_end
+    return tuple(each for each in charges if each.charge_period_end <= end)
 
 
 def settle(wanted: Iterable[Charge], posted: Iterable[Charge]) -> tuple[Charge, ...]:
@@ -160,7 +183,7 @@ def settle(wanted: Iterable[Charge], posted: Iterable[Charge]) -> tuple[Charge, 
     """
     rows: dict[str, list[Charge]] = {}
     for charge in posted:
-        if charge.author == METER:
+        if charge.metered:
             rows.setdefault(_root(charge.charge_key), []).append(charge)
     targets = {charge.charge_key: charge for charge in wanted}
     new = [charge for key, charge in targets.items() if key not in rows]
@@ -177,12 +200,14 @@ def total(charges: Iterable[Charge]) -> int:
 
 
 def _rate_line(
-    facts: SessionFacts, sheet: PriceSheet, sku_id: str, resource_id: str, period: Period
+    facts: SessionFacts, sheet: PriceSheet, sku_id: str, resource_id: str, period: Period, since: int
 ) -> Iterator[Charge]:
     """Yield one resource's lines, cut at hours and price changes; the exact sum goes on from line to line."""
     exact = 0  # micro-units x seconds of an hour
     for priced, price in sheet.parts(sku_id, period):
-        for part in priced.split(priced.hours()):
+        exact += price.list_unit_price * priced.clip(Period(priced.start, since)).seconds
+        fresh = priced.clip(Period(since, priced.end))
+        for part in fresh.split(fresh.hours()):
             before = _round(exact)
             exact += price.list_unit_price * part.seconds
             yield Charge(
@@ -203,6 +228,10 @@ def _rate_line(
                 billing_currency=price.currency,
                 estimated=facts.estimated and part.end == period.end,
             )
+
+
+def _full_hour(instant: int) -> int:
+    return instant // HOUR * HOUR
 
 
 def _round(exact: int) -> int:

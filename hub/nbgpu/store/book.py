@@ -14,13 +14,12 @@ from sqlalchemy.orm import Session, selectinload
 
 from nbgpu.core.authorize import Policies, Standing
 from nbgpu.core.budgets import Account, Budget, find_budgets, in_force
-from nbgpu.core.ledger import Charge, SessionFacts, by_session, rate, settle
+from nbgpu.core.ledger import Charge, SessionFacts
 from nbgpu.core.periods import HOUR, Period, to_instant
 from nbgpu.core.prices import PriceSheet, device_sku, host_sku
 from nbgpu.core.quotas import Ask, Tenure
 from nbgpu.core.windows import WindowKind
-from nbgpu.store.ledger import select_charges
-from nbgpu.store.metering import UNSETTLED, to_facts
+from nbgpu.store.metering import UNSETTLED, find_accrued, to_facts
 from nbgpu.store.prices import read_sheet
 from nbgpu.store.schema import ChargeRow, LeaseRow, SessionRow
 
@@ -63,12 +62,7 @@ class Book:
     @cached_property
     def accrued(self) -> list[Charge]:
         """What the sessions have cost beyond what is posted."""
-        posted = by_session(select_charges(self._db, list(self.facts)))
-        return [
-            charge
-            for facts in self.facts.values()
-            for charge in settle(rate(facts, self.sheet, self.now), posted.get(facts.session_id, ()))
-        ]
+        return list(find_accrued(self._db, self.facts.values(), self.sheet, self.now))
 
     # What may still be used
 

@@ -90,9 +90,14 @@ def post_in(db: Session, charges: Sequence[Charge], recorded_at: int) -> int:
     return len(rows)
 
 
-def select_charges(db: Session, session_ids: Iterable[str] | None = None) -> Iterator[Charge]:
-    """Yield all charges, or those of some sessions, each session's in the order of their posting."""
+def select_charges(db: Session, session_ids: Iterable[str] | None = None, *, since: int = 0) -> Iterator[Charge]:
+    """Yield all charges, or those of some sessions, each session's in the order of their posting.
+
+    Only those that begin at `since` (seconds since 1970) or later.
+    """
     query = select(*(getattr(ChargeRow, name) for name in FIELDS)).order_by(ChargeRow.id)
+    if since:
+        query = query.where(ChargeRow.charge_period_start >= since)
     if session_ids is None:
         yield from (Charge(*row) for row in db.execute(query))
         return

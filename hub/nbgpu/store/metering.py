@@ -4,8 +4,7 @@ The facts are read, rated and posted in one transaction, so two meters at once, 
 twice and leave nothing half done.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 
 from sqlalchemy import Engine, Select, or_, select, update
@@ -14,10 +13,12 @@ from sqlalchemy.orm import Session, selectinload
 from nbgpu.core.ledger import Charge, Holding, SessionFacts, by_session, due, rate, settle
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.ports import Clock
+from nbgpu.core.prices import PriceSheet
 from nbgpu.store.clock import utc_now
 from nbgpu.store.ledger import lock_ledger, post_in, select_charges
 from nbgpu.store.prices import read_sheet
 from nbgpu.store.schema import LeaseRow, MeterRow, SessionRow
+from nbgpu.store.steps import Step, decide, hide
 from nbgpu.store.work import retried, unit_of_work
 
 UNSETTLED = ~SessionRow.settled  # as the index of these is made for
@@ -56,33 +57,33 @@ class SqlMetering:
             if row is None:
                 db.add(MeterRow(id=1, ticked_at=at, uptime=uptime, boot_id=boot_id))
                 return 0
-            elapsed = timedelta(milliseconds=uptime - row.uptime)
-            step = _Step(row.ticked_at, elapsed, at - row.ticked_at - elapsed, timedelta(seconds=tolerance))
-            can_tell = row.boot_id == boot_id and abs(step.size) >= step.tolerance
+            same_boot = row.boot_id == boot_id
+            elapsed = timedelta(milliseconds=uptime - row.uptime) if same_boot else at - row.ticked_at
+            step = Step.between(row.ticked_at, at, elapsed, timedelta(seconds=tolerance))
             row.ticked_at, row.uptime, row.boot_id = at, uptime, boot_id
-            if not can_tell:
-                return 0
-            for session in db.scalars(_unsettled()):
-                step.hide_in(session)
+            undecided = decide(db, row.undecided, step.until)
+            if step.seconds:
+                rows = db.scalars(_unsettled())
+                for starting in hide(step, rows, at + timedelta(seconds=tolerance)):
+                    undecided.setdefault(starting, []).append(step.to_json())
+            row.undecided = undecided
             return step.seconds
 
     @retried
     def unsettled(self) -> tuple[SessionFacts, ...]:
         """Return what is known of all sessions that are not settled."""
         with unit_of_work(self._engine, reads_only=True) as db:
-            return tuple(to_facts(row) for row in db.scalars(_unsettled()))
+            return tuple(_read_facts(db))
 
     @retried
     def settle(self) -> tuple[Charge, ...]:
         """Post what is certain and not in the ledger yet of all unsettled sessions; return it. Idempotent."""
         with unit_of_work(self._engine) as db:
             lock_ledger(db)  # before the look: what another meter posts meanwhile would be posted twice
-            facts = [to_facts(row) for row in db.scalars(_unsettled())]
-            new = _settle(db, facts)
+            facts = _read_facts(db)
+            new = _find_new(db, facts, read_sheet(db))
             post_in(db, new, to_seconds(self._clock()))
-            over = [{"session_id": each.session_id, "settled": True} for each in facts if each.released]
-            if over:
-                db.execute(update(SessionRow), over)
+            _note_posted(db, facts)
             return new
 
     @retried
@@ -94,11 +95,13 @@ class SqlMetering:
 
 def accrued_in(db: Session, now: datetime) -> tuple[Charge, ...]:
     """Return, within a transaction, what unsettled sessions have cost up to `now` beyond what is posted."""
-    facts = [to_facts(row) for row in db.scalars(_unsettled())]
-    posted, sheet, instant = _posted(db, facts), read_sheet(db), to_seconds(now)
-    return tuple(
-        charge for each in facts for charge in settle(rate(each, sheet, instant), posted.get(each.session_id, ()))
-    )
+    return tuple(find_accrued(db, _read_facts(db), read_sheet(db), to_seconds(now)))
+
+
+def find_accrued(db: Session, facts: Iterable[SessionFacts], sheet: PriceSheet, now: int) -> Iterator[Charge]:
+    """Yield what sessions have cost up to `now` beyond what is posted; what is posted for good is not read."""
+    for each, posted in _with_posted(db, facts):
+        yield from settle(rate(each, sheet, now, since=each.unsure_from), posted)
 
 
 def to_facts(row: SessionRow) -> SessionFacts:
@@ -116,6 +119,7 @@ def to_facts(row: SessionRow) -> SessionFacts:
         billing_group=row.billing_group,
         clock_shift=row.clock_shift,
         holdings=tuple(_to_holding(row, slot) for slot in row.slots),
+        posted_until=row.posted_until,
     )
 
 
@@ -132,53 +136,46 @@ def _instant(at: datetime | None, shift: int = 0) -> int | None:
 
 
 def _unsettled() -> Select[SessionRow]:
-    return (
-        select(SessionRow)
-        .where(UNSETTLED, or_(SessionRow.active_at.is_not(None), SessionRow.released_at.is_not(None)))
-        .order_by(SessionRow.created_at, SessionRow.session_id)
-        .options(selectinload(SessionRow.slots))
-    )
+    order = SessionRow.created_at, SessionRow.session_id
+    return select(SessionRow).where(UNSETTLED).order_by(*order).options(selectinload(SessionRow.slots))
 
 
-def _posted(db: Session, facts: Iterable[SessionFacts]) -> Mapping[str, list[Charge]]:
-    return by_session(select_charges(db, [each.session_id for each in facts]))
+def _read_facts(db: Session) -> list[SessionFacts]:
+    """Return what is known of all sessions that are not settled and have something to settle."""
+    may_cost = or_(SessionRow.active_at.is_not(None), SessionRow.released_at.is_not(None))
+    return [to_facts(row) for row in db.scalars(_unsettled().where(may_cost))]
 
 
-def _settle(db: Session, facts: list[SessionFacts]) -> tuple[Charge, ...]:
-    posted, sheet = _posted(db, facts), read_sheet(db)
+def _find_new(db: Session, facts: Iterable[SessionFacts], sheet: PriceSheet) -> tuple[Charge, ...]:
+    """Return what is certain and not in the ledger yet."""
     return tuple(
-        charge for each in facts for charge in settle(due(rate(each, sheet), each), posted.get(each.session_id, ()))
+        charge
+        for each, posted in _with_posted(db, facts)
+        for charge in settle(due(rate(each, sheet, since=each.unsure_from), each), posted)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A step of the wall clock somewhere between two ticks."""
+def _with_posted(db: Session, facts: Iterable[SessionFacts]) -> Iterator[tuple[SessionFacts, list[Charge]]]:
+    """Yield each session with its lines of the ledger that may still change.
 
-    before: datetime  # the tick before it
-    elapsed: timedelta  # since then, by the clock that is not stepped
-    size: timedelta
-    tolerance: timedelta
+    A day's tick looks at the last hours alone, however long a server has run: sessions mostly are at the same hour.
+    """
+    by_hour: dict[int, list[SessionFacts]] = {}
+    for each in facts:
+        by_hour.setdefault(each.unsure_from, []).append(each)
+    for since, found in by_hour.items():
+        posted = by_session(select_charges(db, [each.session_id for each in found], since=since))
+        yield from ((each, posted.get(each.session_id, [])) for each in found)
 
-    @property
-    def seconds(self) -> int:
-        return round(self.size.total_seconds())
 
-    def hide_in(self, session: SessionRow) -> None:
-        """Take the step out of a session that ran across it. What was noted of it before stays where it was."""
-        if session.seen_at is None and not self._is_before(session.active_at):
-            return  # it began after the step
-        if session.released_at is not None and self._is_before(session.ended_at):
-            return  # it ended before the step
-        session.clock_shift -= self.seconds
-        if session.seen_at is not None:
-            session.seen_at += timedelta(seconds=self.seconds)
-        for slot in session.slots:
-            if slot.lost_at is not None:
-                slot.lost_at += timedelta(seconds=self.seconds)
-            if slot.released_at is not None and slot.released_at != session.released_at:
-                slot.released_at += timedelta(seconds=self.seconds)
-
-    def _is_before(self, at: datetime | None) -> bool:
-        """Whether an instant since the last tick was read from the clock as it went before the step."""
-        return at is not None and -self.tolerance <= at - self.before <= self.elapsed + self.tolerance
+def _note_posted(db: Session, facts: Iterable[SessionFacts]) -> None:
+    """Note, of each session whose charges are posted as far as they are due, how far that is, where that is new."""
+    over, going_on = [], []
+    for each in facts:
+        if each.released:
+            over.append({"session_id": each.session_id, "settled": True})
+        elif each.posted_until != each.past_hours_end:
+            going_on.append({"session_id": each.session_id, "posted_until": each.past_hours_end})
+    for values in (over, going_on):
+        if values:
+            db.execute(update(SessionRow), values)

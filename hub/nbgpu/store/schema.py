@@ -1,6 +1,7 @@
 """The tables. Sessions and their slots are written together, in one transaction, before anything is created."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -95,6 +96,7 @@ class SessionRow(Base):
     clock_shift: Mapped[int] = mapped_column(Integer, server_default="0")  # s that steps of the clock hide
     billable: Mapped[bool] = mapped_column(Boolean, server_default=true())  # false: it never became ready
     settled: Mapped[bool] = mapped_column(Boolean, server_default=false())  # all its charges are posted
+    posted_until: Mapped[int | None] = mapped_column(BigInteger)  # full hour up to which all that is due is posted
     # What it may do.
     user_groups: Mapped[list[str]] = mapped_column(JSON, server_default="[]")  # of its person, at the start
     time_limit: Mapped[int | None] = mapped_column(BigInteger)  # s, of its flavor at the start
@@ -183,7 +185,7 @@ class ChargeRow(Base):
         Index("ix_charges_period", "charge_period_start"),
         Index("ix_charges_user", "username", "charge_period_start"),
         Index("ix_charges_group", "billing_group", "charge_period_start"),
-        Index("ix_charges_session", "session_id"),
+        Index("ix_charges_session", "session_id", "charge_period_start"),
     )
 
     id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False)
@@ -228,6 +230,8 @@ class MeterRow(Base):
     ticked_at: Mapped[datetime] = mapped_column(UtcDateTime)
     uptime: Mapped[int] = mapped_column(BigInteger)  # ms since boot
     boot_id: Mapped[str] = mapped_column(String(64))
+    # Steps of the clock while sessions were starting: by session, which is told when its start is known.
+    undecided: Mapped[dict[str, list[dict[str, Any]]]] = mapped_column(JSON, server_default="{}")
 
 
 class AlertRow(Base):

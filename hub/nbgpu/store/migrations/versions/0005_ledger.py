@@ -18,6 +18,7 @@ def upgrade() -> None:
         sa.Column("clock_shift", sa.Integer, nullable=False, server_default="0"),
         sa.Column("billable", sa.Boolean, nullable=False, server_default=sa.true()),
         sa.Column("settled", sa.Boolean, nullable=False, server_default=sa.false()),
+        sa.Column("posted_until", sa.BigInteger),
         sa.Column("user_groups", sa.JSON, nullable=False, server_default="[]"),
         sa.Column("time_limit", sa.BigInteger),
         sa.Column("authorized_seconds", sa.BigInteger),
@@ -85,7 +86,7 @@ def _make_charges() -> None:
         ("ix_charges_period", ["charge_period_start"]),
         ("ix_charges_user", ["username", "charge_period_start"]),
         ("ix_charges_group", ["billing_group", "charge_period_start"]),
-        ("ix_charges_session", ["session_id"]),
+        ("ix_charges_session", ["session_id", "charge_period_start"]),
     ):
         op.create_index(name, "charges", columns)
     op.create_table(
@@ -100,4 +101,5 @@ def _make_charges() -> None:
         sa.Column("ticked_at", sa.DateTime, nullable=False),
         sa.Column("uptime", sa.BigInteger, nullable=False),
         sa.Column("boot_id", sa.String(64), nullable=False),
+        sa.Column("undecided", sa.JSON, nullable=False, server_default="{}"),
     )
