@@ -7,6 +7,8 @@ that is stepped, ends that come late, twice or never change nothing of that.
 import itertools
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -133,6 +135,21 @@ class MoneyMachine(RuleBasedStateMachine):
         self.leases.activate(lease.session_id, self.wall())
         self.runs[lease.session_id] = Run(server, self.real)
 
+    @contextmanager
+    def starting(self, wanted: str) -> Iterator[None]:
+        """Have a session start across what is done meanwhile; its container runs before that, or only after."""
+        try:
+            lease = self.leases.acquire(ServerRef(f"u{next(self.names)}"), CHOICE, "sha256:1", DEVICES)
+        except (NoCapacity, BudgetExceeded):
+            yield
+            return
+        began, told = self.real, self.wall()
+        yield
+        if wanted == "its container runs after":
+            began, told = self.real, self.wall()
+        self.leases.activate(lease.session_id, told)
+        self.runs[lease.session_id] = Run(lease.server, began, stepped=True)
+
     @rule()
     def a_start_is_broken_off(self):
         server = ServerRef(f"u{next(self.names)}")
@@ -216,6 +233,8 @@ class MoneyMachine(RuleBasedStateMachine):
         self.real += before
         if self.running() and data.draw(st.booleans(), "one ends before"):
             self.stop(data)
+        if data.draw(st.booleans(), "one begins before"):
+            self.start(late=False)
         crossing = self.running()
         self.offset += size
         self.real += after
@@ -227,6 +246,22 @@ class MoneyMachine(RuleBasedStateMachine):
             self.start(late=False)
         for session in crossing:
             self.runs[session].stepped = True
+        self.tick()
+
+    @precondition(lambda self: not self.unnoticed())
+    @rule(
+        size=st.one_of(st.integers(60, 7200), st.integers(-7200, -60)),
+        rests=st.tuples(*[st.integers(0, 10)] * 3),
+        wanted=st.sampled_from(["its container runs before", "its container runs after"]),
+    )
+    def step_the_clock_while_one_starts(self, size, rests, wanted):
+        self.tick()
+        self.real += rests[0]
+        with self.starting(wanted):
+            self.real += rests[1]
+            self.offset += size
+            self.real += rests[2]
+            self.tick()
         self.tick()
 
     @rule()
