@@ -65,6 +65,19 @@ def test_a_listener_that_fails_is_told_once_and_stops_no_other(simulate, make_sa
     assert len(caplog.records) == 1
 
 
+def test_a_reading_that_fails_does_not_end_the_thread(simulate, live, caplog, monkeypatch):
+    simulate("t4")
+    stop = live.subscribe(lambda _: None)
+    thread = live.thread
+    with caplog.at_level(logging.WARNING), monkeypatch.context() as broken:
+        broken.setattr(live._collector, "collect", lambda now: 1 / 0)
+        assert live.next_frame(wait_s=0.3) is None
+    assert live.next_frame(wait_s=10) is not None
+    assert live.thread is thread
+    assert [record.message.partition(";")[0] for record in caplog.records] == ["The GPU panel could not read"]
+    stop()
+
+
 class Idle:
     """A driver and a machine without files: reading those 28,800 times is not what is tried."""
 

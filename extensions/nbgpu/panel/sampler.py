@@ -36,6 +36,7 @@ class Sampler:
         self._first = threading.Event()
         self._wake = threading.Event()
         self._failing: set[Listener] = set()
+        self._failed = False
 
     @property
     def thread(self) -> threading.Thread | None:
@@ -104,9 +105,19 @@ class Sampler:
         due = time.monotonic()
         while self._goes_on():
             due = min(due, time.monotonic())  # one that was asked for in between moves the next ones
-            self.tick()
+            self._try_tick()
             due = max(due + self.interval_s, time.monotonic())  # a late one is not made up for
             self._wake.wait(due - time.monotonic())
+
+    def _try_tick(self) -> None:
+        """Take a frame; one that fails is missing, and the first of a row is told."""
+        try:
+            self.tick()
+            self._failed = False
+        except Exception:
+            if not self._failed:
+                log.warning("The GPU panel could not read; it goes on trying once a second.", exc_info=True)
+            self._failed = True
 
     def _goes_on(self) -> bool:
         with self._lock:
