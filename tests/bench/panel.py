@@ -17,18 +17,18 @@ from nbgpu.nvml.simulator import SimulatedDriver
 from nbgpu.nvml.simulator.process_view import show_devices
 
 SECONDS = 20
-READINGS = 20
+READINGS = {"ours": 100, "nvitop": 100, "gpustat": 10}  # gpustat takes most of a second for each
 ROUNDS = 3
 IDLE = f"import time; began = time.process_time(); time.sleep({SECONDS}); print(time.process_time() - began)"
 PANEL = "from nbgpu.panel import GpuPanel; panel = GpuPanel()"
-CPU_OF = f"""
+CPU_OF = """
 import time
-{{prepare}}
+{prepare}
 read()
 began = time.process_time()
-for _ in range({READINGS}):
+for _ in range({readings}):
     read()
-print((time.process_time() - began) / {READINGS} * 1000)
+print((time.process_time() - began) / {readings} * 1000)
 """
 OURS = """
 import json
@@ -79,13 +79,13 @@ def measure_panel() -> Iterator[Figure]:
         costs: dict[str, list[float]] = {"ours": []} | {name: [] for name in programs}
         for _ in range(ROUNDS):
             for name, code in ({"ours": OURS} | programs).items():
-                costs[name].append(_milliseconds(code, environ))
+                costs[name].append(_milliseconds(code, environ, readings=READINGS[name]))
         for name in programs:  # gpustat has no wheel: install it by hand for its figure
             yield Figure(f"panel.vs_{name}", median(costs["ours"]), median(costs[name]), "CPU ms", "at most 1x")
 
 
-def _milliseconds(prepare: str, environ: dict[str, str]) -> float:
-    command = [sys.executable, "-c", CPU_OF.format(prepare=prepare)]
+def _milliseconds(prepare: str, environ: dict[str, str], *, readings: int) -> float:
+    command = [sys.executable, "-c", CPU_OF.format(prepare=prepare, readings=readings)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return float(done.stdout)

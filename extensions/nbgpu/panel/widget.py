@@ -83,7 +83,8 @@ class GpuPanel(anywidget.AnyWidget):
         values["names"] = [each.device.name for each in frame.devices]
         values["problem"] = frame.problem
         for name, value in values.items():
-            self.set_trait(name, value)
+            if getattr(self, name) != value:  # checking each number again is most of what a frame costs
+                self.set_trait(name, value)
 
     def _follow_views(self, change: Any) -> None:
         self._asleep = self._seen and not change["new"]
