@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -36,14 +37,16 @@ def until(condition: Callable[[], Any], *, seconds: float = 20, why: str = "it d
 
 
 def free_port() -> int:
-    """Return a port that is free together with its neighbour, which the hub's proxy takes."""
+    """Return a port that is free together with its neighbour, which the hub's proxy takes.
+
+    Below those that Linux gives to outgoing connections: one of these could take it before the hub listens.
+    """
     while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            with contextlib.suppress(OSError, OverflowError):
-                second.bind(("127.0.0.1", port + 1))
-                return int(port)
+        port = random.randrange(10_000, 20_000, 2)
+        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError):
+            first.bind(("127.0.0.1", port))
+            second.bind(("127.0.0.1", port + 1))
+            return port
 
 
 class Deployment:
