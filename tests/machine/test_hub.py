@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.running import free_port
 from nbgpu.core.errors import SetupError
 from nbgpu.machine.host import Host
 from nbgpu.machine.hub import Hub, Launch
@@ -37,12 +38,6 @@ with only_hub(launch.deployment):
 """
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _until(condition, seconds=20.0):
     deadline = time.monotonic() + seconds
     while not condition():
@@ -66,7 +61,7 @@ def deployment(tmp_path):
 @pytest.fixture
 def launch(deployment):
     """A launch whose hub never gets far."""
-    return Launch(deployment, "127.0.0.1", _free_port(), ROOT / "nbgpu.toml", Path("none.py"), ("true",))
+    return Launch(deployment, "127.0.0.1", free_port(), ROOT / "nbgpu.toml", Path("none.py"), ("true",))
 
 
 @pytest.fixture
@@ -74,8 +69,8 @@ def running(deployment):
     """A real hub under a real watcher, in a process that a test may kill."""
     proxy = ensure_proxy(Host(), default_cache(), lambda _: None)
     config = Path(__file__).with_name("jupyterhub_trial_config.py")
-    arguments = [deployment.data, str(_free_port()), ROOT / "nbgpu.toml", config, *proxy]
-    environ = {**os.environ, "TRIAL_HUB_PORT": str(_free_port()), "TRIAL_API_PORT": str(_free_port())}
+    arguments = [deployment.data, str(free_port()), ROOT / "nbgpu.toml", config, *proxy]
+    environ = {**os.environ, "TRIAL_HUB_PORT": str(free_port()), "TRIAL_API_PORT": str(free_port())}
     with subprocess.Popen(
         [sys.executable, "-c", RUN, *arguments], env=environ, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,6 +1,5 @@
 """`nbgpu db`: look after the database of leases, sessions and money."""
 
-import getpass
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nbgpu.cli.author import find_author
 from nbgpu.cli.lists import open_site
 from nbgpu.cli.output import JsonOption, print_json, print_table
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
@@ -97,7 +97,7 @@ def _connect(data: Path, config: Path | None) -> "Engine":
 def _actor() -> str:
     """Return who runs the command, for the audit log."""
     try:
-        return f"{getpass.getuser()} (nbgpu db)"
+        return f"{find_author()} (nbgpu db)"
     except (KeyError, OSError):  # an account without a name
         return "nbgpu db"
 

@@ -1,6 +1,5 @@
 """`nbgpu gpus`: the devices, how they are, who holds them; and giving back one that had a fault."""
 
-import getpass
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nbgpu.cli.author import find_author
 from nbgpu.cli.lists import find_holders, open_site, show_time, show_user_text
 from nbgpu.cli.output import JsonOption, print_json, print_table, show, to_plain
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
@@ -117,9 +117,9 @@ def give_back(
         raise DriverError(f"{uuid} stays in quarantine. It was read again: {problem}")
     now = _now()
     for each in wanted:
-        if site.quarantines.give_back(each, at=now, by=getpass.getuser()):
+        if site.quarantines.give_back(each, at=now, by=find_author()):
             cause = held_back[each].fault.cause
-            site.audit.record(actor=getpass.getuser(), action="gpu.return", subject=each, detail=f"had: {cause}")
+            site.audit.record(actor=find_author(), action="gpu.return", subject=each, detail=f"had: {cause}")
             typer.echo(f"{each} is leased again.")
 
 

@@ -106,6 +106,11 @@ def find_budgets(budgets: Iterable[Budget], username: str) -> tuple[Budget, ...]
     return tuple(named or own)
 
 
+def find_payer(budgets: Iterable[Budget], name: str) -> tuple[Budget, ...]:
+    """Return the pool that pays for a session, by its name; nothing where none does, or it is gone."""
+    return tuple(each for each in budgets if each.is_pool and each.name == name)
+
+
 def find_pools(budgets: Iterable[Budget], groups: Iterable[str]) -> tuple[Budget, ...]:
     """Return the pools that members of these groups may spend from, in the settings' order."""
     groups = frozenset(groups)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session, selectinload
 
 from nbgpu.core.authorize import Policies, Standing
@@ -234,6 +234,11 @@ class Book:
 def count_held(row: SessionRow) -> int:
     """Return how many devices a session still holds, those that failed or vanished not counted."""
     return sum(slot.lost_at is None and slot.released_at == row.released_at for slot in row.slots)
+
+
+def paid_with(username: str, pools: Iterable[Budget]) -> ColumnElement[bool]:
+    """Return the condition of the sessions that a person's budgets and these pools pay for."""
+    return or_(SessionRow.username == username, SessionRow.billing_group.in_([pool.who.name for pool in pools]))
 
 
 def payers_of(found: SessionRow | Charge) -> tuple[Payer, Payer]:

@@ -6,15 +6,14 @@ from sqlalchemy import ColumnElement, Engine, func, select, update
 from sqlalchemy.orm import Session
 
 from nbgpu.core.authorize import Cause, Policies
-from nbgpu.core.budgets import Account, Alert, Budget, find_budgets, find_pools, in_force
+from nbgpu.core.budgets import Account, Alert, Budget, find_budgets, find_payer, find_pools, in_force
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import Clock
 from nbgpu.core.quotas import Quota, describe_quota, limits_of
 from nbgpu.core.stops import Kept, PlannedStop, Stop, plan_stop
-from nbgpu.store.book import Book
+from nbgpu.store.book import Book, paid_with
 from nbgpu.store.clock import utc_now
-from nbgpu.store.ledger import select_charges
 from nbgpu.store.limits import Allowance, authorize_running
 from nbgpu.store.metering import to_facts
 from nbgpu.store.schema import AlertRow, ChargeRow, SessionRow
@@ -70,7 +69,7 @@ class SqlLimits:
         with unit_of_work(self._engine, reads_only=True) as db:
             freeze(db)
             pools = find_pools(budgets, newest_groups(db, username) if groups is None else groups)
-            book = self._open_book(db)
+            book = self._open_book(db, paid_with(username, pools))
             own = [book.account(each, username) for each in find_budgets(budgets, username)]
             return (*in_force(own), *in_force(book.account(each, each.who.name) for each in pools))
 
@@ -92,8 +91,10 @@ class SqlLimits:
         with unit_of_work(self._engine, reads_only=True) as db:
             freeze(db)
             book = self._open_book(db, SessionRow.session_id.in_(ids))
+            posted = select(ChargeRow.session_id, func.sum(ChargeRow.billed_cost)).group_by(ChargeRow.session_id)
             found = dict.fromkeys(ids, 0)
-            for charge in [*select_charges(db, ids), *book.accrued]:
+            found |= {each: int(cost) for each, cost in db.execute(posted.where(ChargeRow.session_id.in_(ids)))}
+            for charge in book.accrued:
                 found[charge.session_id] += charge.billed_cost
             return found
 
@@ -124,14 +125,12 @@ class SqlLimits:
     def _plan(self, row: SessionRow, allowance: Allowance | None, now: int) -> Stop | None:
         """Return the stop of a session, from what it may run now, or as before where that is not new."""
         facts, decided = to_facts(row), _decided(row)
-        began = (
-            facts.started_at - facts.clock_shift if facts.started_at is not None else None
-        )  # by the clock as it goes
+        if facts.started_at is None:
+            return None
+        began = facts.started_at - facts.clock_shift  # by the clock as it goes now
         if allowance is None:
             cause = Cause(row.authorized_by) if row.authorized_by is not None else None
             allowance = Allowance(row.authorized_seconds, cause)
-        if began is None:
-            return None
         return plan_stop(
             deadline=began + allowance.seconds if allowance.seconds is not None else None,
             cause=allowance.cause,
@@ -144,8 +143,8 @@ class SqlLimits:
     def _grace(self, row: SessionRow, cause: Cause | None) -> int:
         if cause is not Cause.BUDGET:
             return QUOTA_GRACE
-        pools = [each for each in self._policies.budgets if each.is_pool and each.name == row.paid_by]
-        paying = [*find_budgets(self._policies.budgets, row.username), *pools]
+        budgets = self._policies.budgets
+        paying = [*find_budgets(budgets, row.username), *find_payer(budgets, row.paid_by)]
         return min((each.grace for each in paying), default=0)
 
     def _owners(self, db: Session, book: Book, *, everybody: bool = False) -> list[tuple[Budget, str]]:

@@ -3,15 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import or_
 from sqlalchemy.orm import Session
 
 from nbgpu.core.authorize import Authorization, Cause, Policies, Standing, authorize_more, authorize_start
-from nbgpu.core.budgets import find_pools
+from nbgpu.core.budgets import find_payer, find_pools
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.menu import Choice
 from nbgpu.core.quotas import Ask
-from nbgpu.store.book import Book
+from nbgpu.store.book import Book, paid_with
 from nbgpu.store.ledger import lock_ledger
 from nbgpu.store.schema import SessionRow
 
@@ -43,12 +42,9 @@ def authorize_new(
     if not policies.quotas and not policies.budgets:  # most sites: nothing needs to be looked up
         return authorize_start(ask, Standing(), policies, now)
     pools = find_pools(policies.budgets, ask.groups)
-    theirs = SessionRow.username == ask.username
-    if pools:
-        theirs = or_(theirs, SessionRow.billing_group.in_([pool.who.name for pool in pools]))
     if policies.budgets:
         lock_ledger(db)  # what the meter posts meanwhile would be counted twice, or not at all
-    book = Book(db, policies, now, theirs)
+    book = Book(db, policies, now, paid_with(ask.username, pools))
     return authorize_start(book.priced(ask), book.standing(ask, pools), policies, now)
 
 
@@ -61,7 +57,7 @@ def authorize_running(book: Book, policies: Policies) -> dict[str, Allowance]:
 
 def _authorize_more(book: Book, row: SessionRow, policies: Policies) -> Allowance:
     ask = book.ask(row)
-    pools = [each for each in policies.budgets if each.is_pool and each.name == row.paid_by]
+    pools = find_payer(policies.budgets, row.paid_by)
     more = authorize_more(ask, book.standing(ask, pools), policies, book.now)
     seconds = None if more.seconds is None else ask.elapsed + more.seconds
     if seconds is not None and not more.seconds and row.authorized_seconds is not None:
