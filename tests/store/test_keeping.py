@@ -189,6 +189,16 @@ def test_an_alert_that_could_not_be_written_is_raised_at_the_next_look(open_stor
     assert [each.percent for each in limits.alerts()] == [50]
 
 
+def test_what_a_session_has_cost_is_the_same_posted_or_not(open_store, start, clock, keep, engine):
+    store, limits = open_store(), keep()
+    lease = start(store)
+    clock.now = NOW + HOUR * 1.5
+    SqlMetering(engine, clock).note_seen([lease.session_id], clock.now)
+    before = limits.costs([lease.session_id])
+    assert SqlMetering(engine, clock).settle() != ()
+    assert limits.costs([lease.session_id]) == before == {lease.session_id: PRICE * 1.5}
+
+
 def test_accounts_of_a_person_and_of_all(open_store, start, clock, keep):
     budgets = (own(2 * PRICE), pool(3 * PRICE))
     store, limits = open_store(*budgets), keep(*budgets)
