@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from nbgpu.service.app import make_app, serve
 from nbgpu.wiring.deployment import Deployment, open_deployment
 from nbgpu.wiring.keep_service import keep_service, service_entry
 from nbgpu.wiring.service import ensure_service_port, read_health, service_port, take_lock
@@ -68,6 +69,28 @@ def test_it_answers_and_samples(deployment, service):
     for page in ("", "health"):
         assert set(httpx.get(url + page, trust_env=False).json()) == {"status"}, "strangers learn no more"
     assert httpx.get(url + "nothing", trust_env=False).status_code == 404
+
+
+def test_it_answers_servers_at_an_address_of_their_own_as_soon_as_that_can_be_had(monkeypatch):
+    monkeypatch.setattr("nbgpu.service.app.LISTEN_AGAIN", 0.05)
+
+    async def asked_twice() -> list[int]:
+        loop, app = asyncio.get_running_loop(), make_app(lambda: {"status": "ok"}, "secret", lambda: None, None)
+        with socket.socket() as theirs, socket.socket() as ours:
+            theirs.bind(("127.0.0.2", 0))
+            ours.bind(("127.0.0.1", 0))
+            first, second = ours.getsockname(), theirs.getsockname()
+        with socket.create_server(second):
+            serving = loop.create_task(serve(first[1], app, for_servers=second))
+            async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(retries=9), trust_env=False) as client:
+                found = [(await client.get(f"http://127.0.0.1:{first[1]}/services/nbgpu/health")).status_code]
+        async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(retries=9), trust_env=False) as client:
+            found.append((await client.get(f"http://127.0.0.2:{second[1]}/services/nbgpu/health")).status_code)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+        return found
+
+    assert asyncio.run(asked_twice()) == [200, 200]
 
 
 def test_there_is_one_for_a_deployment(deployment, service, environment, monkeypatch):

@@ -4,9 +4,12 @@ import asyncio
 import hmac
 import logging
 import signal
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from tornado.httpserver import HTTPServer
 from tornado.web import Application, RequestHandler
 
 from nbgpu.service.api import api_routes
@@ -15,6 +18,7 @@ from nbgpu.service.callers import HubAuth
 
 PREFIX = "/services/nbgpu/"
 ADDRESS = "127.0.0.1"
+LISTEN_AGAIN = 15.0  # seconds
 
 log = logging.getLogger("nbgpu.service")
 
@@ -43,14 +47,43 @@ def make_app(health: Health, token: str, find_books: Callable[[], Books | None],
     return Application([*routes, *api_routes(PREFIX, find_books, auth)])
 
 
-async def serve(port: int, app: Application) -> None:
-    """Answer on loopback until SIGTERM or SIGINT. Raises OSError when the port can't be had."""
+async def serve(port: int, app: Application, *, for_servers: tuple[str, int] | None = None) -> None:
+    """Answer on loopback until SIGTERM or SIGINT. Raises OSError when the port can't be had.
+
+    `for_servers` is a second address and port, which servers in containers reach; it is waited for.
+    """
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
-    server = app.listen(port, ADDRESS)
+    servers = [app.listen(port, ADDRESS)]
     log.info("The service answers on %s:%d", ADDRESS, port)
+    waiting = loop.create_task(_listen_late(app, servers, for_servers)) if for_servers else None
     await ending.wait()
-    server.stop()
-    await server.close_all_connections()
+    if waiting is not None:
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+    for server in servers:
+        server.stop()
+        await server.close_all_connections()
+
+
+async def _listen_late(app: Application, servers: list[HTTPServer], place: tuple[str, int]) -> None:
+    """Listen at another place, again and again until it can be had: the service's other work does not depend on it."""
+    address, port = place
+    told = False
+    while True:
+        try:
+            listening = socket.create_server((address, port), backlog=128)
+        except OSError as error:
+            if not told:
+                log.warning("Servers can't report: the service can't listen on %s:%d yet: %s", address, port, error)
+            told = True
+            await asyncio.sleep(LISTEN_AGAIN)
+        else:
+            listening.setblocking(False)  # noqa: FBT003 - the standard library's signature
+            servers.append(HTTPServer(app))
+            servers[-1].add_socket(listening)
+            log.info("The service answers servers on %s:%d", address, port)
+            return

@@ -21,6 +21,7 @@ from nbgpu.nvml import open_inventory
 from nbgpu.nvml.open import Mode
 from nbgpu.nvml.simulator.process_view import show_devices
 from nbgpu.nvml.simulator.state import SimulatedDriver
+from nbgpu.service.app import ADDRESS
 from nbgpu.settings import Settings
 from nbgpu.spawner.desk import Desk, ImageShelf
 from nbgpu.spawner.device_access import DeviceAccess, SimulatedAccess, ToolkitAccess
@@ -43,9 +44,11 @@ from nbgpu.telemetry.reconciler import Reconciler
 from nbgpu.wiring.deployment import Deployment
 from nbgpu.wiring.local import PYTHON_VARIABLE, engine_of, hub_port, open_sessions
 from nbgpu.wiring.network import find_gateway
+from nbgpu.wiring.service import ensure_service_port
 from nbgpu.wiring.shelf import DockerShelf, LocalShelf
 
 HUB_API_PORT = 8081  # on the gateway of the deployment's own network
+SERVICE_PORT = 8082  # there, too: fixed, since running servers keep it
 RECONCILER_TOKEN = "reconciler-token"  # noqa: S105 - the name of the file that keeps it
 
 MODES: Mapping[str, Mode] = {"auto": "auto", "nvidia": "real", "simulated": "simulated"}
@@ -150,7 +153,18 @@ class Adapters:
         """Where the hub listens for servers: on their network's gateway, or on loopback. Raises EngineError."""
         if self.is_local:
             return f"http://127.0.0.1:{hub_port(self.deployment)}"
-        return f"http://{find_gateway(self.connect, self.deployment)}:{HUB_API_PORT}"
+        return f"http://{self._gateway}:{HUB_API_PORT}"
+
+    @cached_property
+    def service_url(self) -> str:
+        """Where the `nbgpu` service listens for servers. Raises EngineError."""
+        if self.is_local:
+            return f"http://{ADDRESS}:{ensure_service_port(self.deployment)}"
+        return f"http://{self._gateway}:{SERVICE_PORT}"
+
+    @cached_property
+    def _gateway(self) -> str:
+        return find_gateway(self.connect, self.deployment)
 
     @cached_property
     def is_local(self) -> bool:

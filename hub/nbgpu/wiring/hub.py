@@ -145,12 +145,14 @@ def start_service(adapters: Adapters) -> None:
     """Run the `nbgpu` service beside the hub, where an event loop runs."""
     with suppress(RuntimeError):
         asyncio.get_running_loop()
-        _run_beside(keep_service(service_environment(adapters.deployment, adapters.hub_url)))
+        environment = service_environment(adapters.deployment, adapters.hub_url, adapters.service_url)
+        _run_beside(keep_service(environment))
 
 
 def _configure_spawner(c: Config, adapters: Adapters, desk: Desk) -> None:
     c.JupyterHub.hub_bind_url = adapters.hub_url
     c.FlavoredSpawner.get_desk = lambda: desk
+    c.FlavoredSpawner.service_url = adapters.service_url
     c.FlavoredSpawner.launch_timeout = adapters.settings.hub.start_timeout.total_seconds()
     if adapters.is_local:
         _configure_local(c, adapters)

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from nbgpu.service.app import ADDRESS, PREFIX
 from nbgpu.wiring.deployment import Deployment
-from nbgpu.wiring.service import ensure_service_port
+from nbgpu.wiring.service import URL_FOR_SERVERS, ensure_service_port
 
 SERVICE = "nbgpu"
 SERVICE_TOKEN = "service-token"  # noqa: S105 - the name of the file that keeps it
@@ -43,9 +43,13 @@ def service_role() -> dict[str, object]:
     return {"name": "nbgpu-service", "scopes": SERVICE_SCOPES, "services": [SERVICE]}
 
 
-def service_environment(deployment: Deployment, hub_url: str) -> dict[str, str]:
-    """Return the variables that JupyterHub gives to services, for one that it does not start itself."""
+def service_environment(deployment: Deployment, hub_url: str, url_for_servers: str) -> dict[str, str]:
+    """Return the variables that JupyterHub gives to services, for one that it does not start itself; and one of ours.
+
+    `url_for_servers` is where servers reach it.
+    """
     return {
+        URL_FOR_SERVERS: url_for_servers,
         "JUPYTERHUB_SERVICE_NAME": SERVICE,
         "JUPYTERHUB_SERVICE_URL": f"http://{ADDRESS}:{ensure_service_port(deployment)}",
         "JUPYTERHUB_SERVICE_PREFIX": PREFIX,

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from nbgpu.core.errors import NbgpuError
 from nbgpu.service.app import ADDRESS, PREFIX, make_app, serve
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 HEALTH_TOKEN = "health-token"  # noqa: S105 - the name of the file that keeps it; it opens nothing else
 LOCK_FILE = "service.lock"
+URL_FOR_SERVERS = "NBGPU_SERVICE_URL"  # the same variable names it to the servers
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 LOCK_SECONDS = 20.0  # for the service of a hub that has just ended to end, too
 BUILD_AGAIN = 5.0  # seconds
@@ -172,6 +174,13 @@ def _port_file(deployment: Deployment) -> Path:
     return deployment.data / "service-port"
 
 
+def _place_for_servers(port: int) -> tuple[str, int] | None:
+    """Return the second address and port to listen on; None where servers reach the first one."""
+    url = urlsplit(os.environ.get(URL_FOR_SERVERS, ""))
+    place = (url.hostname or "", url.port or 0)
+    return place if all(place) and place != (ADDRESS, port) else None
+
+
 def _end_with_the_hub(parent: int) -> None:
     """Have the kernel end us when the hub dies, however it does."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
@@ -214,7 +223,8 @@ def main(arguments: list[str]) -> None:
     work.begin()
     try:
         app = make_app(work.health, deployment.secret(HEALTH_TOKEN), work.books, LateHubAuth())
-        asyncio.run(serve(service_port(deployment), app))
+        port = service_port(deployment)
+        asyncio.run(serve(port, app, for_servers=_place_for_servers(port)))
     except OSError as error:
         raise SystemExit(f"The service can't listen on port {service_port(deployment)}: {error}") from error
     finally:

@@ -16,6 +16,7 @@ DEVICES_LABEL = "org.nbgpu.devices"  # UUIDs; a device is not leased while a con
 SERVER_LABEL = "org.nbgpu.server"
 NOTICE_VARIABLE = "NBGPU_NOTICE_FILE"  # names the file in which a server is told of its stop
 NOTICE_FILE = "/run/nbgpu/notice.json"
+SERVICE_VARIABLE = "NBGPU_SERVICE_URL"  # where a server reaches the `nbgpu` service
 
 # Libraries that start one thread a core of the *machine* unless told the container's share.
 _THREAD_VARIABLES = (

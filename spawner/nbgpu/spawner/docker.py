@@ -118,6 +118,7 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         self._grant_environment = {
             **container.build_environment(flavor, lease, self.desk.devices(lease)),
             **grant.environment,
+            container.SERVICE_VARIABLE: self.service_url,
         }
 
     async def _create(self) -> None:

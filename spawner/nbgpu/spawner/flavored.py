@@ -35,6 +35,7 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
     launch_timeout = Float(
         120, config=True, help="Seconds that a server may take to start and answer, the wait for its turn not counted."
     )
+    service_url = Unicode(config=True, help="Where servers reach the `nbgpu` service; empty: they report to nobody.")
     session_id = Unicode(help="UUID of the running session; empty when there is none.")
     flavor = Unicode(help="Slug of the running server's flavor.")
     image_slug = Unicode(help="Slug of the running server's image.")

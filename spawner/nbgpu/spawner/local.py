@@ -95,6 +95,7 @@ class LocalSpawner(FlavoredSpawner):
         return {
             **container.build_environment(choice.flavor, lease, self.desk.devices(lease)),
             **self.desk.grant(lease).environment,
+            container.SERVICE_VARIABLE: self.service_url,
             SERVER_VARIABLE: self.slug,
             SESSION_VARIABLE: lease.session_id,
             container.NOTICE_VARIABLE: str(self.sessions.notice_path(self.slug)),
