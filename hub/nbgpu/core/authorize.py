@@ -35,6 +35,8 @@ class Cause(StrEnum):
     TIME_LIMIT = "time_limit"
     QUOTA = "quota"
     BUDGET = "budget"
+    IDLE = "idle"
+    GPU_IDLE = "gpu_idle"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ _WHY = {
     Cause.TIME_LIMIT: Text("its time limit is reached"),
     Cause.QUOTA: Text("your GPU-hours are used up"),
     Cause.BUDGET: Text("the budget that pays for it is used up"),
+    Cause.IDLE: Text("it is idle"),
+    Cause.GPU_IDLE: Text("its GPU is idle"),
 }
 
 
