@@ -29,6 +29,7 @@ usages = st.builds(
     gpu_memory_byte_ms=amounts,
     cpu_ms=amounts,
     ram_byte_ms=amounts,
+    network_bytes=amounts,
 )
 instants = st.integers(0, 10**12).map(lambda ms: NOON + timedelta(milliseconds=ms))
 

@@ -72,7 +72,7 @@ def test_totals_are_by_user_and_flavor_of_the_hours_in_a_period(usage, lease):
     for user, hour in (("ann", 0), ("ann", 1), ("bob", 1), ("bob", 2)):
         session = sessions[user]
         write(usage, "run", Metered(session, "GPU-0"), NOON + hour * HOUR, device_usage())
-        server = Usage(sampled_ms=60_000, cpu_ms=7, ram_byte_ms=60_000 * GIB)
+        server = Usage(sampled_ms=60_000, cpu_ms=7, ram_byte_ms=60_000 * GIB, network_bytes=9)
         write(usage, "run", Metered(session, SERVER), NOON + hour * HOUR, server)
     found = usage.totals(NOON + HOUR, NOON + 2 * HOUR)
     assert {key: value.sampled_ms for key, value in found.items()} == {
@@ -81,7 +81,7 @@ def test_totals_are_by_user_and_flavor_of_the_hours_in_a_period(usage, lease):
         ("bob", "gpu", True): 60_000,
         ("bob", "gpu", False): 60_000,
     }
-    assert found["ann", "gpu", False].cpu_ms == 7
+    assert (found["ann", "gpu", False].cpu_ms, found["ann", "gpu", False].network_bytes) == (7, 9)
     assert found["ann", "gpu", False].busy_ms is None
     assert usage.totals(NOON + 9 * HOUR, NOON + 10 * HOUR) == {}
 

@@ -1,4 +1,4 @@
-"""CPU and RAM of servers: control groups of both versions, processes, and the engine where neither can be seen."""
+"""CPU, RAM and network of servers: control groups of both versions, processes, else the engine."""
 
 import os
 import subprocess
@@ -14,6 +14,7 @@ from nbgpu.core.reconcile import ContainerFact
 from nbgpu.core.usage import SERVER, ServerReading
 from nbgpu.telemetry.cgroups import CgroupMeters, find_groups, read_groups
 from nbgpu.telemetry.known_containers import ASK_AT_MOST_EVERY, KnownContainers
+from nbgpu.telemetry.network import read_network
 from nbgpu.telemetry.owners import ProcessOwners, container_of, variable_of
 from nbgpu.telemetry.pace import Pace
 from nbgpu.telemetry.process_meters import ProcessMeters
@@ -28,6 +29,12 @@ V1 = f"""12:memory:/docker/{CONTAINER}
 0::/docker/{CONTAINER}
 """
 V2 = f"0::/system.slice/docker-{CONTAINER}.scope\n"
+NETWORK = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier
+    lo: 5000000   10    0    0    0     0          0         0  5000000   10    0    0    0     0       0
+  eth0:%d  10    0    0    0     0          0         0  1000   10    0    0    0     0       0
+  eth1:     100   10    0    0    0     0          0         0  10   10    0    0    0     0       0
+"""
 
 
 class Machine:
@@ -45,7 +52,10 @@ class Machine:
         for folder_ in {self.cpu, self.memory}:
             folder_.mkdir(parents=True)
 
-    def set(self, *, cpu_ms: int, used: int, cache: int = 0) -> None:
+    def set(self, *, cpu_ms: int, used: int, cache: int = 0, received: int | None = None) -> None:
+        if received is not None:
+            (self.proc / "77" / "net").mkdir(exist_ok=True)
+            (self.proc / "77" / "net" / "dev").write_text(NETWORK % received)
         if self.version == 1:
             (self.cpu / "cpuacct.usage").write_text(f"{cpu_ms * 1_000_000}\n")
             (self.memory / "memory.usage_in_bytes").write_text(f"{used}\n")
@@ -91,12 +101,25 @@ def test_what_can_not_be_read_is_not_reported(machine, text):
     assert read_groups(find_groups(4242, machine.proc, machine.cgroups)) == ServerReading()
 
 
+def test_network_is_what_came_in_and_went_out_of_the_container(machine):
+    machine.set(cpu_ms=1, used=2, received=123_456_789_012)
+    assert read_network(77, machine.proc) == 123_456_789_012 + 1000 + 100 + 10
+    assert read_network(4242, machine.proc) is None
+
+
+@pytest.mark.parametrize("text", ["", "eth0: garbage", "eth0: 1 2 3", "\xff"])
+def test_network_that_can_not_be_read_is_not_reported(machine, text):
+    machine.set(cpu_ms=1, used=2, received=1)
+    (machine.proc / "77" / "net" / "dev").write_text(text, encoding="latin-1")
+    assert read_network(77, machine.proc) is None
+
+
 def test_a_process_of_no_container_has_no_groups_of_its_own(machine):
     (machine.proc / "77" / "cgroup").write_text("4:memory:/\n0::/\n")
     assert find_groups(77, machine.proc, machine.cgroups) == {}
 
 
-def test_a_server_is_credited_with_its_cpu_and_ram(lab, machine):
+def test_a_server_is_credited_with_its_cpu_ram_and_network(lab, machine):
     lease = lab.start("ann", FlavorKind.CPU, gpus=0)
     fleet = OneContainer(lease.session_id)
     known = KnownContainers(fleet, lambda: lab.monotonic)
@@ -104,23 +127,25 @@ def test_a_server_is_credited_with_its_cpu_and_ram(lab, machine):
     meters = CgroupMeters(known, find_pid=lambda _: 77, ask_engine=lambda _: None, **paths)
     pace = Pace(LONGEST, lambda: lab.monotonic)
     sampler = ServerSampler(meters=meters, usage=lab.usage, book=lab.book, clock=lab.clock, pace=pace, database_wait=30)
-    machine.set(cpu_ms=60_000, used=500 * MIB)
+    machine.set(cpu_ms=60_000, used=500 * MIB, received=7 * MIB)
     sampler.tick()
     for number in range(1, 7):
         lab.wait(10)
-        machine.set(cpu_ms=60_000 + 2500 * number, used=500 * MIB)
+        machine.set(cpu_ms=60_000 + 2500 * number, used=500 * MIB, received=(7 + number) * MIB)
         sampler.tick()
     lab.wait(600)  # a gap
-    machine.set(cpu_ms=999_000, used=500 * MIB)
+    machine.set(cpu_ms=999_000, used=500 * MIB, received=9000 * MIB)
     sampler.tick()
     usage = lab.written(lease)[SERVER]
     assert (usage.sampled_ms, usage.cpu_ms, usage.ram_byte_ms) == (60_000, 15_000, 60_000 * 500 * MIB)
+    assert usage.network_bytes == 6 * MIB
     assert fleet.asked == 1, "nobody unknown turned up"
 
 
 def test_a_counter_that_begins_anew_is_no_negative_time(lab, machine):
     lease = lab.start("ann", FlavorKind.CPU, gpus=0)
-    readings = iter([ServerReading(9_000_000_000, 1), ServerReading(1_000_000, 1), ServerReading(5_000_000, None)])
+    counted = [(9_000_000_000, 1, 900), (1_000_000, 1, 100), (5_000_000, None, 150)]
+    readings = iter([ServerReading(*each) for each in counted])
     meters = type("Meters", (), {"read": lambda self, ids: {lease.session_id: next(readings)}})()
     pace = Pace(LONGEST, lambda: lab.monotonic)
     sampler = ServerSampler(meters=meters, usage=lab.usage, book=lab.book, clock=lab.clock, pace=pace, database_wait=30)
@@ -128,7 +153,7 @@ def test_a_counter_that_begins_anew_is_no_negative_time(lab, machine):
         sampler.tick()
         lab.wait(10)
     usage = lab.written(lease)[SERVER]
-    assert (usage.sampled_ms, usage.cpu_ms) == (20_000, 4)
+    assert (usage.sampled_ms, usage.cpu_ms, usage.network_bytes) == (20_000, 4, 50)
 
 
 def test_a_container_whose_groups_are_hidden_is_asked_of_the_engine(machine):
@@ -209,6 +234,10 @@ def test_the_engine_is_asked_for_unknown_containers_now_and_then_only():
             {"memory_stats": {"usage": 9, "stats": {"total_inactive_file": 2, "inactive_file": 4}}},
             ServerReading(None, 7),
         ),
+        (
+            {"networks": {"eth0": {"rx_bytes": 5, "tx_bytes": 6}, "eth1": {"rx_bytes": 1, "tx_bytes": 0}}},
+            ServerReading(network=12),
+        ),
     ],
 )
 def test_what_docker_stats_tells(stats, reading):
@@ -249,6 +278,7 @@ def test_processes_are_summed_and_those_that_ended_stay_in_the_sum():
         after = meters.read(["s"])["s"]
         assert after.cpu_ns is not None
         assert before["s"].cpu_ns <= after.cpu_ns < before["s"].cpu_ns + 100_000_000
+        assert after.network is None, "they share the machine's"
     assert meters.read(["s"])["s"].ram == 0
 
 

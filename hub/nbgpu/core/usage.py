@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-SERVER = ""  # in a device UUID's place: the server itself, with its CPU and RAM
+SERVER = ""  # in a device UUID's place: the server itself, with its CPU, RAM and network
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 _MS = timedelta(milliseconds=1)
 
@@ -35,6 +35,7 @@ class ServerReading:
 
     cpu_ns: int | None = None  # of all cores together, counted up from some begin
     ram: int | None = None  # bytes, without what the kernel can drop at once
+    network: int | None = None  # bytes received and sent, without loopback, counted up from some begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class Usage:
     gpu_memory_byte_ms: int | None = None
     cpu_ms: int | None = None  # of all cores together
     ram_byte_ms: int | None = None
+    network_bytes: int | None = None  # received and sent
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sums over both spans."""
@@ -57,6 +59,7 @@ class Usage:
             gpu_memory_byte_ms=_sum(self.gpu_memory_byte_ms, other.gpu_memory_byte_ms),
             cpu_ms=_sum(self.cpu_ms, other.cpu_ms),
             ram_byte_ms=_sum(self.ram_byte_ms, other.ram_byte_ms),
+            network_bytes=_sum(self.network_bytes, other.network_bytes),
         )
 
     @property
@@ -85,9 +88,10 @@ def measure_device(ms: int, *, utilization: int | None, memory_used: int | None)
     )
 
 
-def measure_server(ms: int, *, cpu_ms: int | None, ram: int | None) -> Usage:
-    """Return the usage of a server over `ms`, in which it spent `cpu_ms` and held `ram` bytes."""
-    return Usage(sampled_ms=ms, cpu_ms=cpu_ms, ram_byte_ms=None if ram is None else ms * ram)
+def measure_server(ms: int, *, cpu_ms: int | None, ram: int | None, network: int | None = None) -> Usage:
+    """Return the usage of a server over `ms`, in which it spent `cpu_ms`, held `ram` bytes, moved `network` bytes."""
+    ram_byte_ms = None if ram is None else ms * ram
+    return Usage(sampled_ms=ms, cpu_ms=cpu_ms, ram_byte_ms=ram_byte_ms, network_bytes=network)
 
 
 def floor(instant: datetime, span: timedelta) -> datetime:
@@ -132,6 +136,7 @@ def _cut(usage: Usage, begin: int, end: int) -> Usage:
         gpu_memory_byte_ms=part(usage.gpu_memory_byte_ms),
         cpu_ms=part(usage.cpu_ms),
         ram_byte_ms=part(usage.ram_byte_ms),
+        network_bytes=part(usage.network_bytes),
     )
 
 

@@ -19,7 +19,7 @@ from nbgpu.store.work import retried, unit_of_work
 
 _MIB_SECOND = 1000 * 2**20  # byte-milliseconds
 _TABLES = {MINUTE: UsageMinuteRow, HOUR: UsageHourRow}
-_SUMS = ("sampled_ms", "busy_ms", "gpu_memory_mib_s", "cpu_ms", "ram_mib_s")
+_SUMS = ("sampled_ms", "busy_ms", "gpu_memory_mib_s", "cpu_ms", "ram_mib_s", "network_bytes")
 
 # Asked every two seconds, so it is put together once.
 _HOLDINGS = (
@@ -143,6 +143,7 @@ def _to_row(entry: UsageEntry) -> dict[str, object]:
         "gpu_memory_mib_s": _mib_seconds(usage.gpu_memory_byte_ms),
         "cpu_ms": usage.cpu_ms,
         "ram_mib_s": _mib_seconds(usage.ram_byte_ms),
+        "network_bytes": usage.network_bytes,
     }
 
 
@@ -164,6 +165,7 @@ def _to_usage(row: Any) -> Usage:
         gpu_memory_byte_ms=_byte_ms(row.gpu_memory_mib_s),
         cpu_ms=_whole(row.cpu_ms),
         ram_byte_ms=_byte_ms(row.ram_mib_s),
+        network_bytes=_whole(row.network_bytes),
     )
 
 

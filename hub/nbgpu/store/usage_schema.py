@@ -32,6 +32,7 @@ class _Usage:
     gpu_memory_mib_s: Mapped[int | None] = mapped_column(BigInteger)
     cpu_ms: Mapped[int | None] = mapped_column(BigInteger)
     ram_mib_s: Mapped[int | None] = mapped_column(BigInteger)
+    network_bytes: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class UsageMinuteRow(_Usage, Base):

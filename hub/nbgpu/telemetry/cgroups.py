@@ -1,16 +1,26 @@
-"""CPU and RAM of containers from the kernel's control groups, of either version: some files, no question to Docker."""
+"""CPU, RAM and network of containers from the kernel's files (control groups of either version), not from Docker."""
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nbgpu.core.errors import EngineError
 from nbgpu.core.usage import ServerReading
 from nbgpu.telemetry.known_containers import KnownContainers
+from nbgpu.telemetry.network import read_network
 
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 Groups = dict[str, Path]  # controller ("" in version 2) -> folder
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a container is to be read."""
+
+    pid: int  # its first process
+    groups: Groups  # empty where there are none that we can read
 
 
 class CgroupMeters:
@@ -31,29 +41,30 @@ class CgroupMeters:
         self._ask_engine = ask_engine
         self._proc = proc
         self._cgroups = cgroups
-        self._groups: dict[str, Groups] = {}  # by container; empty where it has none that we can read
+        self._places: dict[str, _Place] = {}  # by container
 
     def read(self, session_ids: Collection[str]) -> dict[str, ServerReading]:
         """Return a reading of each session that has a container. Raises EngineError where none of them is known."""
         ids = self._containers.ids_of(session_ids)
-        self._groups = {each: groups for each, groups in self._groups.items() if each in ids.values()}
+        self._places = {each: place for each, place in self._places.items() if each in ids.values()}
         readings = ((session, self._read(container)) for session, container in ids.items())
         return {session: reading for session, reading in readings if reading is not None}
 
     def _read(self, container: str) -> ServerReading | None:
         with suppress(EngineError):  # it is away: what we need it for is left for later
-            if container not in self._groups:
+            if container not in self._places:
                 pid = self._find_pid(container)
                 if not pid:
                     return None  # it has ended
-                self._groups[container] = find_groups(pid, self._proc, self._cgroups)
-            if not self._groups[container]:
+                self._places[container] = _Place(pid, find_groups(pid, self._proc, self._cgroups))
+            if not self._places[container].groups:
                 return self._ask_engine(container)
-        reading = read_groups(self._groups.get(container, {}))
-        if reading == ServerReading():
-            self._groups.pop(container, None)  # it has ended, or was moved
+        place = self._places.get(container)
+        reading = read_groups(place.groups) if place is not None else ServerReading()
+        if place is None or reading == ServerReading():
+            self._places.pop(container, None)  # it has ended, or was moved
             return None
-        return reading
+        return replace(reading, network=read_network(place.pid, self._proc))
 
 
 def find_groups(pid: int, proc: Path = PROC, cgroups: Path = CGROUPS) -> Groups:

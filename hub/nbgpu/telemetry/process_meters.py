@@ -1,4 +1,7 @@
-"""CPU and RAM of servers that are processes of this account: sums over each session's processes."""
+"""CPU and RAM of servers that are processes of this account: sums over each session's processes.
+
+Network is not reported: they all share the machine's.
+"""
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence

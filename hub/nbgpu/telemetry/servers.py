@@ -1,4 +1,4 @@
-"""CPU and RAM of servers: read from the kernel's counters, noted as usage."""
+"""CPU, RAM and network of servers: read from the kernel's counters, noted as usage."""
 
 from nbgpu.core.ports import Clock, ServerMeters, UsageStore
 from nbgpu.core.usage import SERVER, Holding, ServerReading, elapsed_of, measure_server
@@ -45,13 +45,21 @@ class ServerSampler:
             if reading is None:
                 continue
             ms = elapsed_of(holding, now, elapsed, known=earlier is not None)
-            usage = measure_server(ms, cpu_ms=_spent(earlier, reading), ram=reading.ram)
+            moved = _grown(earlier and earlier.network, reading.network)
+            usage = measure_server(ms, cpu_ms=_spent(earlier, reading), ram=reading.ram, network=moved)
             self._book.add(holding.metered, now, usage)
         self._before = readings
 
 
 def _spent(before: ServerReading | None, now: ServerReading) -> int | None:
-    """Return the CPU-milliseconds between two looks; a counter that began anew says nothing of the time before."""
-    if before is None or before.cpu_ns is None or now.cpu_ns is None or now.cpu_ns < before.cpu_ns:
-        return None
-    return now.cpu_ns // _MS - before.cpu_ns // _MS
+    """Return the CPU-milliseconds between two looks."""
+    return _grown(_whole_ms(before and before.cpu_ns), _whole_ms(now.cpu_ns))
+
+
+def _whole_ms(ns: int | None) -> int | None:
+    return None if ns is None else ns // _MS
+
+
+def _grown(before: int | None, now: int | None) -> int | None:
+    """Return by how much a counter grew; one that began anew says nothing of the time before."""
+    return None if before is None or now is None or now < before else now - before

@@ -72,7 +72,7 @@ class Sampling:
 
     @cached_property
     def servers(self) -> ServerSampler:
-        """Looks at CPU and RAM."""
+        """Looks at CPU, RAM and network."""
         return ServerSampler(meters=self.meters, usage=self.adapters.usage, book=self.book, clock=utc_now)
 
     @cached_property
@@ -129,7 +129,7 @@ class Sampling:
 
     @cached_property
     def meters(self) -> ServerMeters:
-        """CPU and RAM of servers."""
+        """CPU, RAM and network of servers."""
         if self.adapters.is_local:
             return ProcessMeters(open_sessions(self.adapters.deployment).processes)
         return CgroupMeters(self.containers, find_pid=self._find_pid, ask_engine=self._ask_engine)
@@ -166,10 +166,12 @@ class Sampling:
 
 
 def read_stats(stats: Mapping[str, Any]) -> ServerReading:
-    """Return CPU and RAM from an answer of Docker's; what it does not report is None."""
+    """Return CPU, RAM and network from an answer of Docker's; what it does not report is None."""
     memory = stats.get("memory_stats") or {}
     details = memory.get("stats") or {}
     used = memory.get("usage")
     droppable = details.get("total_inactive_file", details.get("inactive_file", 0))
     cpu = ((stats.get("cpu_stats") or {}).get("cpu_usage") or {}).get("total_usage")
-    return ServerReading(cpu, None if used is None else max(0, used - droppable))
+    devices = (stats.get("networks") or {}).values()
+    network = sum(each.get("rx_bytes", 0) + each.get("tx_bytes", 0) for each in devices) if devices else None
+    return ServerReading(cpu, None if used is None else max(0, used - droppable), network)
