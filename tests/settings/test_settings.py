@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from nbgpu.core.activity import Signal
 from nbgpu.core.errors import SettingsError
 from nbgpu.core.flavors import FlavorKind
+from nbgpu.core.idle_policy import find_policy
 from nbgpu.settings import Settings, load
+from nbgpu.settings.idle import CullingSettings, IdleSettings
 from nbgpu.settings.limits import BudgetSettings, QuotaSettings
 from nbgpu.settings.schema import (
     AuthSettings,
@@ -94,6 +97,15 @@ def test_a_mistake_is_told_with_file_key_and_value(tmp_path, old, new, message):
             "last_day is before first_day",
         ),
         ("[[budget]]\nname = 'x'\namount = '1'\n" * 2, 'two budgets have the name "x"'),
+        ("[[idle]]\nidle_limit = '14 min'", "idle_limit is below 15 min: people lose work by that; allow_short"),
+        ("[[idle]]\nidle_limit = 'soon'", 'allowed is a number and s, min, h or d, like "8 h", or "never"'),
+        ("[[idle]]\nflavor = 'b200'", 'an idle rule is for flavor "b200", which there is not'),
+        ("[[idle]]\nmove_to = 'a100'", 'move_to = "a100", which is no flavor without a GPU'),
+        ("[[idle]]\nquiet_hours = ['night']", 'allowed is days and times like "Mon-Fri 08:00-18:00"'),
+        ("[[idle]]\nquiet_hours = ['Mon 25:00-26:00']", 'allowed is days and times like "Mon-Fri 08:00-18:00"'),
+        ("[[idle]]\nsignals = []", "idle number 1: signals = []: is not allowed"),
+        ("[[idle]]\nsignals = ['mood']", "'person', 'kernel', 'terminal', 'cpu'"),
+        ("[culling]\nevery = '1 h'", 'culling: every = "1 h": is not allowed; allowed is less than or equal to'),
     ],
 )
 def test_a_mistake_in_a_limit_is_told(tmp_path, table, message):
@@ -124,6 +136,37 @@ def test_limits_become_policies(tmp_path):
     assert (quota.gpu_seconds, quota.longest, quota.window.length) == (5400, 4 * 3600, 7 * 86400)
     assert budget.window.term.seconds == 31 * 86400 - 3600, "the clocks go forward in it"
     assert (budget.amount, budget.alerts, budget.grace) == (100_000_000, (50, 80, 100), 600)
+
+
+def test_idle_rules_become_a_policy(tmp_path):
+    file = tmp_path / "nbgpu.toml"
+    text = """
+        [[idle]]
+        idle_limit = "2 h"
+        warn = ["5 min", "30 min"]
+        quiet_hours = ["Fri-Mon 22:00-06:00"]
+        [[idle]]
+        gpu = true
+        gpu_idle_limit = "1 h"
+        move_to = "cpu"
+        cpu_percent = 20
+        signals = ["kernel", "gpu"]
+        [[idle]]
+        user = "dean"
+        idle_limit = "never"
+        gpu_idle_limit = "20 s"
+        allow_short = true
+    """
+    file.write_text(COMMITTED.read_text().partition("[[idle]]")[0] + text)
+    rules = load(file, images=IMAGES).idle_rules
+    policy = find_policy(rules, "ann", (), "a100", has_gpu=True)
+    assert (policy.idle_limit, policy.gpu_idle_limit, policy.move_to) == (7200, 3600, "cpu")
+    assert (policy.warn, policy.signals) == ((1800, 300), {Signal.KERNEL, Signal.GPU})
+    assert (policy.thresholds.cpu_percent, policy.thresholds.gpu_percent) == (20, 2)
+    assert policy.quiet_hours[0].days == {4, 5, 6, 0}
+    assert find_policy(rules, "ann", (), "cpu", has_gpu=False).gpu_idle_limit is None
+    dean = find_policy(rules, "dean", (), "a100", has_gpu=True)
+    assert (dean.idle_limit, dean.gpu_idle_limit) == (None, 20)
 
 
 def test_all_mistakes_are_told_at_once(tmp_path):
@@ -162,6 +205,8 @@ SECTIONS = {
     "flavor": FlavorSettings,
     "quota": QuotaSettings,
     "budget": BudgetSettings,
+    "culling": CullingSettings,
+    "idle": IdleSettings,
 }
 
 
@@ -169,7 +214,7 @@ def test_every_setting_is_in_the_reference():
     reference = (ROOT / "docs/reference/settings.md").read_text()
     assert set(SECTIONS) == set(Settings.model_fields)
     for section, model in SECTIONS.items():
-        heading = f"[[{section}]]" if section in ("flavor", "quota", "budget") else f"[{section}]"
+        heading = f"[[{section}]]" if section in ("flavor", "quota", "budget", "idle") else f"[{section}]"
         _, _, part = reference.partition(f"## `{heading}`")
         part = part.partition("\n## ")[0]
         for name, field in model.model_fields.items():

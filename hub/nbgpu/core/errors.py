@@ -22,7 +22,8 @@
         ├── NoCapacity            503, reason "capacity"
         ├── QuotaExceeded         403, reason "quota"
         ├── BudgetExceeded        403, reason "budget"
-        └── ImageMissing          503, reason "image"
+        ├── ImageMissing          503, reason "image"
+        └── NotExtended           409, reason "extension"
 
 Every message is one or two plain sentences: what was asked, what was found, what to do.
 """
@@ -147,3 +148,10 @@ class ImageMissing(Refusal):
 
     reason = "image"
     status_code = 503
+
+
+class NotExtended(Refusal):
+    """A server can't be kept running for longer."""
+
+    reason = "extension"
+    status_code = 409

@@ -73,6 +73,7 @@ class IdleRule:
     flavor: str | None = None  # slug
     gpu: bool | None = None  # flavors with a GPU, or without
     changes: Mapping[str, Any] = field(default_factory=dict)  # of IdlePolicy
+    thresholds: Mapping[str, Any] = field(default_factory=dict)  # of its Thresholds
 
     def fits(self, username: str, groups: Iterable[str], flavor: str, *, has_gpu: bool) -> bool:
         """Whether it is for a server."""
@@ -87,7 +88,7 @@ def find_policy(
     fitting = [rule for rule in rules if rule.fits(username, groups, flavor, has_gpu=has_gpu)]
     policy = IdlePolicy()
     for rule in sorted(fitting, key=_strength):
-        policy = replace(policy, **rule.changes)
+        policy = replace(policy, **rule.changes, thresholds=replace(policy.thresholds, **rule.thresholds))
     return policy if policy.idle_limit is not None or policy.gpu_idle_limit is not None else None
 
 

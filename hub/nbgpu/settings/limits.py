@@ -17,7 +17,7 @@ _CALENDAR = ("day", "week", "month")
 Percent = Annotated[int, Field(ge=1, le=100)]
 
 
-class _ForSomebody(Section):
+class ForSomebody(Section):
     """A table that is for a user, a group, or without either for everyone."""
 
     user: str | None = Field(None, min_length=1, max_length=255, description="User it is for.")
@@ -37,7 +37,7 @@ class _ForSomebody(Section):
         return Who(Scope.GROUP, self.group) if self.group is not None else Who(Scope.EVERYONE)
 
 
-class QuotaSettings(_ForSomebody):
+class QuotaSettings(ForSomebody):
     """What each person may have; without `user` and `group` it is for everyone."""
 
     user: str | None = Field(
@@ -86,7 +86,7 @@ class QuotaSettings(_ForSomebody):
         )
 
 
-class BudgetSettings(_ForSomebody):
+class BudgetSettings(ForSomebody):
     """What may be spent; without `user` and `group` it is for each person."""
 
     name: Slug = Field(description="Short name, as alerts and the command show it.")

@@ -2,16 +2,23 @@
 
 import tomllib
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from nbgpu.core.errors import SettingsError
+from nbgpu.core.units import render_span
 from nbgpu.settings.schema import Settings
 
 _LONGEST_VALUE = 60
-_NAMED = {"flavor": "slug", "budget": "name", "quota": ""}  # tables of which there are many: what names each
+_NAMED = {
+    "flavor": "slug",
+    "budget": "name",
+    "quota": "",
+    "idle": "",
+}  # tables of which there are many: what names each
 
 
 def load(path: Path, *, images: Collection[str] | None = None) -> Settings:
@@ -71,5 +78,6 @@ def _place(raw: dict[str, Any], location: Sequence[str | int]) -> str:
 
 
 def _show(value: object) -> str:
+    value = render_span(value) if isinstance(value, timedelta) else value
     text = f'"{value}"' if isinstance(value, str) else repr(value)
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"

@@ -12,7 +12,9 @@ from pydantic import Field, field_validator, model_validator
 from nbgpu.core.authorize import Policies
 from nbgpu.core.flavors import Flavor, FlavorKind
 from nbgpu.core.homes import OnDelete
+from nbgpu.core.idle_policy import IdleRule
 from nbgpu.settings.fields import Price, Section, Size, Slug, Span
+from nbgpu.settings.idle import CullingSettings, IdleSettings
 from nbgpu.settings.limits import BudgetSettings, QuotaSettings
 
 
@@ -194,9 +196,11 @@ class Settings(Section):
     homes: HomeSettings = HomeSettings()
     database: DatabaseSettings = DatabaseSettings()
     billing: BillingSettings = BillingSettings()
+    culling: CullingSettings = CullingSettings()
     flavor: list[FlavorSettings] = Field(min_length=1)
     quota: list[QuotaSettings] = Field(default_factory=list)
     budget: list[BudgetSettings] = Field(default_factory=list)
+    idle: list[IdleSettings] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _slugs_differ(self) -> Self:
@@ -220,6 +224,25 @@ class Settings(Section):
             raise ValueError(f'two budgets have the name "{twice[0]}"; give each its own')
         return self
 
+    @model_validator(mode="after")
+    def _idle_rules_make_sense(self) -> Self:
+        slugs = {flavor.slug for flavor in self.flavor}
+        without_gpu = {flavor.slug for flavor in self.flavor if flavor.kind is FlavorKind.CPU}
+        for rule in self.idle:
+            if rule.flavor is not None and rule.flavor not in slugs:
+                raise ValueError(f'an idle rule is for flavor "{rule.flavor}", which there is not; {_among(slugs)}')
+            if rule.move_to is not None and rule.move_to not in without_gpu:
+                raise ValueError(
+                    f'an idle rule has move_to = "{rule.move_to}", which is no flavor without a GPU; '
+                    f"{_among(without_gpu)}"
+                )
+        return self
+
+    @property
+    def idle_rules(self) -> tuple[IdleRule, ...]:
+        """When servers are idle, in the domain's words."""
+        return tuple(each.to_rule() for each in self.idle)
+
     @property
     def policies(self) -> Policies:
         """Quotas and budgets in the domain's words."""
@@ -235,3 +258,7 @@ class Settings(Section):
     def flavors(self) -> tuple[Flavor, ...]:
         """The menu in the domain's words."""
         return tuple(flavor.to_flavor() for flavor in self.flavor)
+
+
+def _among(slugs: set[str]) -> str:
+    return f"allowed: {sorted(slugs)}"

@@ -1,0 +1,30 @@
+"""A session with what is found of its idleness, as pages, commands and the API show it. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from nbgpu.core.culling import Extension, Verdict
+from nbgpu.core.idle_policy import IdlePolicy
+from nbgpu.core.leases import ServerRef
+from nbgpu.core.stops import Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleView:
+    """One session, running or ended."""
+
+    session_id: str
+    server: ServerRef
+    flavor: str  # slug
+    image: str  # slug
+    devices: tuple[str, ...]  # UUIDs
+    groups: tuple[str, ...]  # of its person, at the start
+    started_at: datetime
+    until: datetime | None  # when it has run as long as it may
+    time_limit: int | None  # seconds
+    price_per_hour: int  # micro-units
+    stop: Stop | None  # decided, for whatever cause
+    policy: IdlePolicy | None  # None: nothing ever stops it for being idle
+    verdict: Verdict | None  # None: not judged yet, or no policy; of an ended session the last one
+    extension: Extension
+    ended_at: datetime | None = None
