@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -11,12 +12,13 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application
 
-from nbgpu.core.authorize import Policies
+from nbgpu.core.authorize import Cause, Policies
 from nbgpu.core.budgets import Budget
 from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.menu import Choice
 from nbgpu.core.quotas import QuotaPolicy, Scope, Who
+from nbgpu.core.stops import PlannedStop, Stop
 from nbgpu.core.windows import Window, WindowKind
 from nbgpu.service.api import api_routes
 from nbgpu.service.books import Books
@@ -28,7 +30,13 @@ from nbgpu.store.statements import SqlStatements
 from support.site import make_flavor
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
-SCOPES = {"ann": ["access:services"], "new": ["access:services"], "root": ["access:services", "admin:users"]}
+SCOPES = {
+    "ann": ["access:services"],
+    "new": ["access:services"],
+    "root": ["access:services", "admin:users", "custom:nbgpu:usage:read"],
+    "culler": ["access:services!service=nbgpu", "custom:nbgpu:cull"],
+    "lost": ["custom:nbgpu:cull"],
+}
 MONTH = Window(kind=WindowKind.MONTH)
 POLICIES = Policies(
     quotas=(QuotaPolicy(who=Who(Scope.EVERYONE), servers=3),),
@@ -133,6 +141,39 @@ async def test_without_a_token_it_says_what_is_needed(books):
         answer = await ask("usage", "nobody")
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert "A token of the hub is needed" in answer.json()["detail"]
+
+
+def due_now() -> tuple[PlannedStop, ...]:
+    at = int(NOW.timestamp())
+    return (
+        PlannedStop("s-1", ServerRef("ann"), Stop(at, Cause.IDLE)),
+        PlannedStop("s-2", ServerRef("bob", "second"), Stop(at - 90, Cause.GPU_IDLE)),
+    )
+
+
+async def test_the_culler_is_told_which_idle_servers_are_due(books):
+    async with serving(replace(books, find_due=due_now)) as ask:
+        told = (await ask("idle/due", "culler")).json()
+    async with serving(books) as ask:
+        nothing = (await ask("idle/due", "culler")).json()
+    assert told["due"] == [
+        {"session_id": "s-1", "user": "ann", "server": "", "stop_at": "2026-03-10T12:00:00+00:00", "cause": "idle"},
+        {
+            "session_id": "s-2",
+            "user": "bob",
+            "server": "second",
+            "stop_at": "2026-03-10T11:58:30+00:00",
+            "cause": "gpu_idle",
+        },
+    ]
+    assert nothing == {"due": []}
+
+
+@pytest.mark.parametrize(("who", "status"), [("ann", 403), ("root", 403), ("lost", 403), ("stranger", 401)])
+async def test_nobody_else_is_told_who_is_due(books, who, status):
+    async with serving(replace(books, find_due=due_now)) as ask:
+        answer = await ask("idle/due", who)
+    assert (answer.status_code, "s-1" in answer.text) == (status, False)
 
 
 def hold(books) -> tuple[Held, Books]:

@@ -1,6 +1,6 @@
 """What the API tells of: the ports that it reads from."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -10,6 +10,7 @@ from nbgpu.core.ledger import Charge
 from nbgpu.core.prices import PriceSheet
 from nbgpu.core.quotas import Quota
 from nbgpu.core.statement import Part, Question
+from nbgpu.core.stops import PlannedStop
 
 
 class Statements(Protocol):
@@ -55,3 +56,4 @@ class Books:
     clock: Callable[[], datetime]
     timezone: str
     account_id: str
+    find_due: Callable[[], Sequence[PlannedStop]] = tuple  # idle servers that are to be stopped now; may block

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 ACCESS_SCOPES = frozenset({"access:services", "access:services!service=nbgpu"})
 READ_ALL = "custom:nbgpu:usage:read"
+CULL = "custom:nbgpu:cull"  # of the culler's own token: it may ask which servers are due
 _READS_ALL = frozenset({READ_ALL, "admin:users"})  # a whole administrator needs no scope of ours
 
 
@@ -23,6 +24,7 @@ class Caller:
     groups: tuple[str, ...]
     reads_all: bool
     is_user: bool  # a person; else a service, which has no usage of its own
+    culls: bool = False
 
 
 def to_caller(model: dict[str, Any]) -> Caller | None:
@@ -35,4 +37,5 @@ def to_caller(model: dict[str, Any]) -> Caller | None:
         groups=tuple(sorted(model.get("groups") or ())),
         reads_all=bool(scopes & _READS_ALL),
         is_user=model.get("kind") == "user",
+        culls=CULL in scopes,
     )

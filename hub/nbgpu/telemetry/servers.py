@@ -45,7 +45,7 @@ class ServerSampler:
             if reading is None:
                 continue
             ms = elapsed_of(holding, now, elapsed, known=earlier is not None)
-            moved = _grown(earlier and earlier.network, reading.network)
+            moved = None if earlier is None else _grown(earlier.network, reading.network)
             usage = measure_server(ms, cpu_ms=_spent(earlier, reading), ram=reading.ram, network=moved)
             self._book.add(holding.metered, now, usage)
         self._before = readings
@@ -53,7 +53,7 @@ class ServerSampler:
 
 def _spent(before: ServerReading | None, now: ServerReading) -> int | None:
     """Return the CPU-milliseconds between two looks."""
-    return _grown(_whole_ms(before and before.cpu_ns), _whole_ms(now.cpu_ns))
+    return None if before is None else _grown(_whole_ms(before.cpu_ns), _whole_ms(now.cpu_ns))
 
 
 def _whole_ms(ns: int | None) -> int | None:
