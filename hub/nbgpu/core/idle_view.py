@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from nbgpu.core.culling import Extension, Verdict
+from nbgpu.core.culling import Extension, State, Verdict, left_to_extend
 from nbgpu.core.idle_policy import IdlePolicy
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.stops import Stop
+
+_NOT_JUDGED = Verdict(state=State.UNKNOWN, findings=(), forecast=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +30,15 @@ class IdleView:
     verdict: Verdict | None  # None: not judged yet, or no policy; of an ended session the last one
     extension: Extension
     ended_at: datetime | None = None
+
+    @property
+    def extendable(self) -> int:
+        """The seconds that its person may still ask for; 0 where nothing is to be had."""
+        if self.policy is None or self.ended_at is not None:
+            return 0
+        return left_to_extend(self.verdict or _NOT_JUDGED, self.policy, self.extension)
+
+    @property
+    def next_extension(self) -> int:
+        """The seconds that one click gives now."""
+        return min(self.policy.extend, self.extendable) if self.policy is not None else 0

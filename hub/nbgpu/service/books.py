@@ -1,11 +1,15 @@
 """What the API tells of: the ports that it reads from."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from nbgpu.core.activity import Report
 from nbgpu.core.budgets import Account
+from nbgpu.core.flavors import Flavor
+from nbgpu.core.idle_view import IdleView
+from nbgpu.core.leases import ServerRef
 from nbgpu.core.ledger import Charge
 from nbgpu.core.prices import PriceSheet
 from nbgpu.core.quotas import Quota
@@ -38,12 +42,40 @@ class Limits(Protocol):
     def quotas(self, username: str, groups: Iterable[str] | None = None) -> tuple[Quota, ...]:
         """Return a person's limits."""
 
+    def costs(self, session_ids: Iterable[str]) -> dict[str, int]:
+        """Return what sessions have cost so far, in micro-units."""
+
 
 class Prices(Protocol):
     """The price sheets. May block."""
 
     def sheet(self) -> PriceSheet:
         """Return all prices."""
+
+
+class IdleBook(Protocol):
+    """Sessions and what is found of their idleness. All but `report` may block."""
+
+    def running(self, username: str | None) -> Sequence[IdleView]:
+        """Return a user's sessions that run; everybody's where it is None."""
+
+    def find(self, session_id: str) -> IdleView | None:
+        """Return a session, running or ended."""
+
+    def newest(self, server: ServerRef) -> IdleView | None:
+        """Return a server's newest session, running or ended."""
+
+    def report(self, session_id: str, report: Report) -> None:
+        """Take what a server tells of itself. Quick: it is kept in memory."""
+
+    def extend(self, session_id: str, seconds: int, *, by: str, as_admin: bool) -> IdleView:
+        """Have a session not stopped for being idle for longer; past the ceiling as an administrator only.
+
+        Raises Refusal: there is nothing (more) to be had.
+        """
+
+    def extend_time_limit(self, session_id: str, seconds: int, *, by: str) -> IdleView:
+        """Have a session run past its time limit. Raises Refusal where it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,4 +88,7 @@ class Books:
     clock: Callable[[], datetime]
     timezone: str
     account_id: str
+    currency: str = "USD"
+    flavors: Mapping[str, Flavor] = field(default_factory=dict)  # the menu, by slug
+    idle: IdleBook | None = None  # None while it can't be asked yet
     find_due: Callable[[], Sequence[PlannedStop]] = tuple  # idle servers that are to be stopped now; may block
