@@ -158,7 +158,7 @@ def test_idle_rules_become_a_policy(tmp_path):
         allow_short = true
     """
     file.write_text(COMMITTED.read_text().partition("[[idle]]")[0] + text)
-    rules = load(file, images=IMAGES).idle_rules
+    rules = load(file, images=IMAGES).idle_site.rules
     policy = find_policy(rules, "ann", (), "a100", has_gpu=True)
     assert (policy.idle_limit, policy.gpu_idle_limit, policy.move_to) == (7200, 3600, "cpu")
     assert (policy.warn, policy.signals) == ((1800, 300), {Signal.KERNEL, Signal.GPU})

@@ -10,7 +10,7 @@ from nbgpu.core.errors import EngineUnavailable, HubRefused, HubUnavailable
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.reconcile import ContainerFact
-from nbgpu.core.stops import Kept, PlannedStop, Stop
+from nbgpu.core.stops import Kept, Move, PlannedStop, Stop
 from nbgpu.telemetry.limits import LimitKeeper
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -29,6 +29,8 @@ class Site:
         self.now = NOW
         self.called_off: tuple[str, ...] = ()
         self.watched = 0
+        self.start_error: Exception | None = None
+        self.text = ""
 
     def keep(self):
         called_off, self.called_off = self.called_off, ()
@@ -40,6 +42,7 @@ class Site:
     def deliver(self, session_id, text, stop_at, cause):
         if self.engine_error:
             raise self.engine_error
+        self.text = text
         self.told.append(("notice", session_id, text.partition(":")[0], stop_at, cause))
         return True
 
@@ -47,6 +50,11 @@ class Site:
         if self.hub_error:
             raise self.hub_error
         self.told.append(("stop", server))
+
+    def start_as(self, server, flavor, image):
+        if self.start_error:
+            raise self.start_error
+        self.told.append(("start", server, flavor, image))
 
     def containers(self):
         if self.engine_error:
@@ -169,3 +177,42 @@ def test_a_server_that_the_hub_has_not_is_left_to_the_reconciler(keeper, site, c
     keeper.tick()
     assert not {"end", "release"} & {each[0] for each in site.told}
     assert "the reconciler will see to it" in caplog.text
+
+
+def test_an_idle_server_is_told_at_each_warning_and_left_to_the_culler_for_a_while(keeper, site):
+    site.planned = [PlannedStop("s1", ANN, Stop(to_seconds(NOW) + 900, Cause.IDLE), warn=(900, 300))]
+    for seconds in (0, 15, 600, 615, 900, 1000, 1020):
+        site.now = NOW + timedelta(seconds=seconds)
+        keeper.tick()
+    assert [each[0] for each in site.told] == ["notice", "notice", "audit", "stop"]
+
+
+def test_an_idle_server_is_not_ended_past_the_hub(keeper, site):
+    site.planned = [PlannedStop("s1", ANN, Stop(to_seconds(NOW) - 1000, Cause.IDLE), warn=(900, 300))]
+    site.hub_error = HubUnavailable("The hub does not answer.")
+    keeper.tick()
+    assert not {"end", "release"} & {each[0] for each in site.told}
+
+
+def test_an_idle_gpu_s_server_goes_on_without_it(keeper, site):
+    site.planned = [PlannedStop("s1", ANN, Stop(to_seconds(NOW), Cause.GPU_IDLE), (900,), Move("cpu", "base"))]
+    site.start_error = HubUnavailable("ann is pending")
+    keeper.tick()
+    site.planned, site.start_error = [], None
+    keeper.tick()
+    keeper.tick()
+    assert [each for each in site.told if each[0] in ("stop", "start")] == [
+        ("stop", ANN),
+        ("start", ANN, "cpu", "base"),
+    ]
+    assert "without a GPU" in site.text
+
+
+def test_a_start_that_is_refused_is_left_to_its_person(keeper, site, caplog):
+    site.planned = [PlannedStop("s1", ANN, Stop(to_seconds(NOW), Cause.GPU_IDLE), (900,), Move("cpu", "base"))]
+    site.start_error = HubRefused("quota")
+    keeper.tick()
+    site.planned, site.start_error = [], None
+    keeper.tick()
+    assert "start" not in {each[0] for each in site.told}
+    assert "does not go on as cpu: quota" in caplog.text

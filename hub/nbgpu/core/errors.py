@@ -19,6 +19,7 @@
         ├── InvalidOptions        400, reason "options"
         ├── NotAllowed            403, reason "not_allowed"
         ├── UnknownUser           404, reason "user"
+        ├── UnknownSession        404, reason "session"
         ├── NoCapacity            503, reason "capacity"
         ├── QuotaExceeded         403, reason "quota"
         ├── BudgetExceeded        403, reason "budget"
@@ -119,6 +120,13 @@ class UnknownUser(Refusal):
     """Nobody of that name is known."""
 
     reason = "user"
+    status_code = 404
+
+
+class UnknownSession(Refusal):
+    """There is no such session, or it has ended."""
+
+    reason = "session"
     status_code = 404
 
 

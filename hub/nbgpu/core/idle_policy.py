@@ -6,7 +6,7 @@ everyone, and among these for a flavor by name before for a kind. Of several gro
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any
 
 from nbgpu.core.activity import Signal, Thresholds
@@ -101,3 +101,21 @@ def _strength(rule: IdleRule) -> tuple[int, int, int, int]:
         int(rule.gpu is not None),
         _FOREVER if limit is None else int(limit),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleSite:
+    """What a site has decided of idle servers."""
+
+    rules: tuple[IdleRule, ...] = ()
+    zone: tzinfo = UTC  # of quiet hours
+    every: int = 30  # seconds between two looks
+
+    @property
+    def stale(self) -> int:
+        """Seconds after which a signal that was not told is unknown: four looks."""
+        return 4 * self.every
+
+    def find_policy(self, username: str, groups: Iterable[str], flavor: str, *, has_gpu: bool) -> IdlePolicy | None:
+        """Return what holds for a server; None where nothing ever stops it for being idle."""
+        return find_policy(self.rules, username, groups, flavor, has_gpu=has_gpu)

@@ -8,6 +8,7 @@ from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant
 from nbgpu.core.texts import Text
 
+IDLE_CAUSES = frozenset({Cause.IDLE, Cause.GPU_IDLE})
 WARN = 600  # seconds before a stop that its person is told
 _WHY = {
     Cause.TIME_LIMIT: Text("its time limit is reached"),
@@ -33,6 +34,20 @@ class PlannedStop:
     session_id: str
     server: ServerRef
     stop: Stop
+    warn: tuple[int, ...] = ()  # seconds before the stop at which its person is told again, longest first
+    move: "Move | None" = None  # it is started again, with another flavor
+
+    def told_times(self, now: int) -> int:
+        """Return how many times its person is to have been told by now."""
+        return 1 + sum(self.stop.at - now <= each for each in self.warn[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a server goes on with: the same home and address on another flavor."""
+
+    flavor: str  # slug
+    image: str  # slug
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +89,23 @@ def plan_stop(
     return Stop(at, cause)
 
 
-def describe_stop(stop: Stop, zone: tzinfo) -> Text:
+def describe_stop(stop: Stop, zone: tzinfo, move: Move | None = None) -> Text:
     """Return what the person is told."""
     at = to_instant(stop.at).astimezone(zone).strftime("%H:%M %Z")
+    if move is not None:
+        return Text(
+            "This server will be started anew at %(at)s without a GPU, as “%(flavor)s”: its GPU is idle. Save what you "
+            "need; files in your home folder are kept, what is in memory is not. Use the GPU, or extend, to keep it.",
+            at=at,
+            flavor=move.flavor,
+        )
+    if stop.cause in IDLE_CAUSES:
+        return Text(
+            "This server will be stopped at %(at)s: %(why)s. Work in it, or extend it, to keep it running; files in "
+            "your home folder are kept in any case.",
+            at=at,
+            why=_WHY[stop.cause],
+        )
     return Text(
         "This server will be stopped at %(at)s: %(why)s. Save what you need; files in your home folder are kept.",
         at=at,

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from nbgpu.core.authorize import Policies
 from nbgpu.core.flavors import Flavor, FlavorKind
 from nbgpu.core.homes import OnDelete
-from nbgpu.core.idle_policy import IdleRule
+from nbgpu.core.idle_policy import IdleSite
 from nbgpu.settings.fields import Price, Section, Size, Slug, Span
 from nbgpu.settings.idle import CullingSettings, IdleSettings
 from nbgpu.settings.limits import BudgetSettings, QuotaSettings
@@ -239,9 +239,13 @@ class Settings(Section):
         return self
 
     @property
-    def idle_rules(self) -> tuple[IdleRule, ...]:
+    def idle_site(self) -> IdleSite:
         """When servers are idle, in the domain's words."""
-        return tuple(each.to_rule() for each in self.idle)
+        return IdleSite(
+            rules=tuple(each.to_rule() for each in self.idle),
+            zone=ZoneInfo(self.billing.timezone),
+            every=int(self.culling.every.total_seconds()),
+        )
 
     @property
     def policies(self) -> Policies:

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from nbgpu.core.authorize import Cause, Policies
 from nbgpu.core.budgets import Account, Alert, Budget, find_budgets, find_payer, find_pools, in_force
+from nbgpu.core.idle_policy import IdleSite
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import Clock
@@ -14,6 +15,7 @@ from nbgpu.core.quotas import Quota, describe_quota, limits_of
 from nbgpu.core.stops import Kept, PlannedStop, Stop, plan_stop
 from nbgpu.store.book import Book, paid_with
 from nbgpu.store.clock import utc_now
+from nbgpu.store.idle_rows import read_stops
 from nbgpu.store.limits import Allowance, authorize_running
 from nbgpu.store.metering import to_facts
 from nbgpu.store.schema import AlertRow, ChargeRow, SessionRow
@@ -21,14 +23,18 @@ from nbgpu.store.work import freeze, retried, unit_of_work
 
 QUOTA_GRACE = 600  # seconds that a server goes on when its person's GPU-hours are used up
 ALERTS_KEPT = 100
+_NOBODY_IS_IDLE = IdleSite()
 
 
 class SqlLimits:
     """The limits of one site; safe to use from many threads and processes."""
 
-    def __init__(self, engine: Engine, policies: Policies, clock: Clock = utc_now) -> None:
+    def __init__(
+        self, engine: Engine, policies: Policies, clock: Clock = utc_now, *, idle: IdleSite = _NOBODY_IS_IDLE
+    ) -> None:
         self._engine = engine
         self._policies = policies
+        self._idle = idle
         self._clock = clock
         self._looked_at: int | None = None  # the newest charge at the last look; None before the first
 
@@ -42,14 +48,16 @@ class SqlLimits:
             freeze(db)
             book = self._open_book(db)
             allowed = authorize_running(book, self._policies)
-            plans = [(row, self._plan(row, allowed.get(row.session_id), book.now)) for row in book.open_rows]
+            idle = read_stops(db, self._idle, book.now)
+            plans = [(row, self._plan(row, allowed, idle, book.now)) for row in book.open_rows]
             newest = db.scalar(select(func.max(ChargeRow.id))) or 0
             alerts = self._find_alerts(db, book)
             kept = Kept(
-                stops=tuple(_to_planned(row, stop) for row, stop in plans if stop is not None),
-                called_off=tuple(row.session_id for row, stop in plans if stop is None and _decided(row) is not None),
+                stops=tuple(planned for _, planned in plans if planned is not None),
+                called_off=tuple(row.session_id for row, each in plans if each is None and _decided(row) is not None),
             )
-            decided = {row.session_id: stop for row, stop in plans if stop != _decided(row)}
+            stops = {row: each.stop if each is not None else None for row, each in plans}
+            decided = {row.session_id: stop for row, stop in stops.items() if stop != _decided(row)}
         if allowed or decided or alerts:
             with unit_of_work(self._engine) as db:
                 _write(db, allowed, decided)
@@ -122,8 +130,18 @@ class SqlLimits:
     def _open_book(self, db: Session, only: ColumnElement[bool] | None = None) -> Book:
         return Book(db, self._policies, to_seconds(self._clock()), only)
 
-    def _plan(self, row: SessionRow, allowance: Allowance | None, now: int) -> Stop | None:
-        """Return the stop of a session, from what it may run now, or as before where that is not new."""
+    def _plan(
+        self, row: SessionRow, allowed: Mapping[str, Allowance], idle: Mapping[str, PlannedStop], now: int
+    ) -> PlannedStop | None:
+        """Return the stop of a session that comes first: at the end of what it may run, or for being idle."""
+        planned = idle.get(row.session_id)
+        stop = self._plan_end(row, allowed.get(row.session_id), now)
+        if stop is None or (planned is not None and planned.stop.at <= stop.at):
+            return planned
+        return PlannedStop(row.session_id, ServerRef(row.username, row.servername), stop)
+
+    def _plan_end(self, row: SessionRow, allowance: Allowance | None, now: int) -> Stop | None:
+        """Return the stop of a session from what it may run now, or as before where that is not new."""
         facts, decided = to_facts(row), _decided(row)
         if facts.started_at is None:
             return None
@@ -189,10 +207,6 @@ class SqlLimits:
             forecast=account.forecast(now),
             raised_at=self._clock(),
         )
-
-
-def _to_planned(row: SessionRow, stop: Stop) -> PlannedStop:
-    return PlannedStop(row.session_id, ServerRef(row.username, row.servername), stop)
 
 
 def _write(db: Session, allowed: Mapping[str, Allowance], stops: Mapping[str, Stop | None]) -> None:

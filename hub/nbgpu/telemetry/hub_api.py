@@ -54,7 +54,11 @@ class HubApi:
 
     def start(self, lease: Lease) -> None:
         """Have the hub start the lease's server. Raises HubUnavailable, or HubRefused when it never will."""
-        self._call("POST", _path(lease.server), json={FLAVOR_KEY: lease.flavor, IMAGE_KEY: lease.image})
+        self.start_as(lease.server, lease.flavor, lease.image)
+
+    def start_as(self, server: ServerRef, flavor: str, image: str) -> None:
+        """Have the hub start a server. Raises HubUnavailable, or HubRefused when it never will."""
+        self._call("POST", _path(server), json={FLAVOR_KEY: flavor, IMAGE_KEY: image})
 
     def stop(self, server: ServerRef) -> None:
         """Have the hub stop a server. Raises HubUnavailable, or HubRefused when it has none."""

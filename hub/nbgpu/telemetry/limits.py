@@ -15,10 +15,11 @@ from nbgpu.core.errors import EngineError, HubRefused, HubUnavailable
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import AuditLog, Clock, Fleet, LeaseStore
-from nbgpu.core.stops import Kept, PlannedStop, Stop, describe_stop
+from nbgpu.core.stops import IDLE_CAUSES, Kept, Move, PlannedStop, Stop, describe_stop
 
 PERIOD = 15.0  # seconds between two looks: a budget is overspent for so long at most, and its grace
 STOPS = 8  # at one time
+CULLER_HAS = 120  # seconds: an idle server is the culler's to stop; what it has not stopped by then is ours
 ACTOR = "limits"
 
 log = logging.getLogger("nbgpu.limits")
@@ -47,6 +48,9 @@ class StopsServers(Protocol):
     def stop(self, server: ServerRef) -> None:
         """Have a server stopped. Raises HubUnavailable; HubRefused where it has none."""
 
+    def start_as(self, server: ServerRef, flavor: str, image: str) -> None:
+        """Have a server started with a flavor and image. Raises HubUnavailable; HubRefused when it never will be."""
+
 
 class LimitKeeper:
     """Keeps the limits of a deployment; `tick` blocks: use a thread."""
@@ -74,7 +78,8 @@ class LimitKeeper:
         self._clock = clock
         self._zone = zone
         self._watch_clock = watch_clock
-        self._told: dict[str, Stop] = {}  # what each session's server was told last
+        self._told: dict[str, tuple[Stop, int]] = {}  # what each session's server was told last, and how many times
+        self._to_start: dict[ServerRef, Move] = {}  # servers that were stopped to go on with another flavor
         self._to_call_off: set[str] = set()  # sessions that are to be told that they go on
         self._stopped: set[str] = set()  # sessions whose stop is in the audit log
 
@@ -86,20 +91,21 @@ class LimitKeeper:
         planned = {each.session_id for each in kept.stops}
         self._call_off(planned)
         for each in kept.stops:
-            if self._told.get(each.session_id) != each.stop:
-                self._tell(each)
-        due = [each for each in kept.stops if each.stop.at <= now]
+            if self._told.get(each.session_id) != (each.stop, each.told_times(now)):
+                self._tell(each, now)
+        due = [each for each in kept.stops if _is_ours(each, now)]
         if due:  # all at a time: a server that takes long to end keeps no other running
             with ThreadPoolExecutor(STOPS, thread_name_prefix="stop") as pool:
                 list(pool.map(self._stop, due))
-        self._told = {each: stop for each, stop in self._told.items() if each in planned}
+        self._told = {each: told for each, told in self._told.items() if each in planned}
         self._stopped &= planned
+        self._start_moved()
 
-    def _tell(self, planned: PlannedStop) -> None:
+    def _tell(self, planned: PlannedStop, now: int) -> None:
         stop = planned.stop
-        text = str(describe_stop(stop, self._zone))
+        text = str(describe_stop(stop, self._zone, planned.move))
         if self._deliver(planned.session_id, text, to_instant(stop.at), stop.cause):
-            self._told[planned.session_id] = stop
+            self._told[planned.session_id] = (stop, planned.told_times(now))
             log.info("%s was told: %s", planned.server, text)
 
     def _call_off(self, planned: Collection[str]) -> None:
@@ -129,8 +135,28 @@ class LimitKeeper:
         except HubRefused as error:
             log.warning("The hub has no server %s to stop, the reconciler will see to it: %s", planned.server, error)
         except HubUnavailable as error:
+            if planned.stop.cause in IDLE_CAUSES:  # no money runs out by it: the hub can have its time
+                log.warning("%s is idle and can't be stopped now: %s", planned.server, error)
+                return
             log.warning("%s is ended past the hub: %s", planned.server, error)
             self._end(planned.session_id)
+        else:
+            if planned.move is not None:
+                self._to_start[planned.server] = planned.move
+
+    def _start_moved(self) -> None:
+        """Have the servers started that go on without a GPU; what is refused once is left to its person."""
+        for server, move in list(self._to_start.items()):
+            try:
+                self._hub.start_as(server, move.flavor, move.image)
+            except HubUnavailable as error:
+                log.info("%s can't be started as %s yet: %s", server, move.flavor, error)
+                continue
+            except HubRefused as error:
+                log.warning("%s does not go on as %s: %s", server, move.flavor, error)
+            else:
+                log.info("%s goes on as %s", server, move.flavor)
+            del self._to_start[server]
 
     def _end(self, session_id: str) -> None:
         try:
@@ -140,3 +166,9 @@ class LimitKeeper:
             log.warning("Session %s could not be ended, it is tried again: %s", session_id, error)
             return
         self._leases.release(session_id, "stopped", ended_at)
+
+
+def _is_ours(planned: PlannedStop, now: int) -> bool:
+    """Whether it is time for this keeper to stop a session: of idle ones, what the culler has left."""
+    is_cullers = planned.stop.cause in IDLE_CAUSES and planned.move is None
+    return planned.stop.at + (CULLER_HAS if is_cullers else 0) <= now

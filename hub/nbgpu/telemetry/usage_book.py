@@ -5,7 +5,7 @@ forgotten when nothing can be added to it any more: a smaller one must never tak
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -21,7 +21,9 @@ _Key = tuple[timedelta, str, datetime, Metered]  # span, run, start
 class UsageBook:
     """Sums by minute and by hour; safe to use from many threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[Metered, datetime, Usage], None] | None = None) -> None:
+        """Take what is told each measurement, too."""
+        self._tell = tell
         self._lock = threading.Lock()
         self._run = _new_run()
         self._latest: datetime | None = None
@@ -32,6 +34,8 @@ class UsageBook:
         """Add what was measured up to an instant."""
         if usage.sampled_ms <= 0:
             return
+        if self._tell is not None:
+            self._tell(metered, until, usage)
         with self._lock:
             self._notice_step(until)
             for minute, part in split(usage, until):

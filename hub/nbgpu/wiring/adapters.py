@@ -31,6 +31,7 @@ from nbgpu.spawner.local_devices import ProcessAccess
 from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
 from nbgpu.store.clock import utc_now
+from nbgpu.store.idle import SqlIdle
 from nbgpu.store.keeping import SqlLimits
 from nbgpu.store.ledger import SqlLedger
 from nbgpu.store.metering import SqlMetering
@@ -136,7 +137,12 @@ class Adapters:
     @cached_property
     def limits(self) -> SqlLimits:
         """Quotas and budgets as they stand."""
-        return SqlLimits(self.database, self.settings.policies)
+        return SqlLimits(self.database, self.settings.policies, idle=self.settings.idle_site)
+
+    @cached_property
+    def idle(self) -> SqlIdle:
+        """What is found of servers' idleness."""
+        return SqlIdle(self.database, self.settings.idle_site)
 
     @property
     def clock(self) -> Clock:

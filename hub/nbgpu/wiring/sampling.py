@@ -17,8 +17,10 @@ from nbgpu.nvml.inventory import utc_now
 from nbgpu.service.loops import Loop
 from nbgpu.spawner.docker_calls import LateClient, call, inspect
 from nbgpu.spawner.local_sessions import DEPLOYMENT_VARIABLE, SESSION_VARIABLE
+from nbgpu.telemetry import idle
 from nbgpu.telemetry.cgroups import CgroupMeters
 from nbgpu.telemetry.container_probe import PERIOD, RARE_PERIOD, ContainerProbe, look_into
+from nbgpu.telemetry.gauges import Gauges
 from nbgpu.telemetry.gpu_watch import GpuWatch
 from nbgpu.telemetry.known_containers import KnownContainers
 from nbgpu.telemetry.loss_notices import PERIOD as LOSSES_PERIOD
@@ -53,6 +55,7 @@ class Sampling:
             Loop("usage", WRITE_PERIOD, self.writer.write),
             Loop("minutes", FORGET_PERIOD, self.writer.forget),
             Loop("losses", LOSSES_PERIOD, self.losses.tick),
+            Loop("idle", idle.TURN, self.idle_watch.turn),
         ]
         if not self.adapters.is_local:  # a process sees what the machine sees
             found.append(Loop("containers", PERIOD, self.probe.tick))
@@ -120,7 +123,19 @@ class Sampling:
     @cached_property
     def book(self) -> UsageBook:
         """What is not written yet."""
-        return UsageBook()
+        return UsageBook(tell=self.gauges.add)
+
+    @cached_property
+    def gauges(self) -> Gauges:
+        """What was measured since the last look at idle servers."""
+        return Gauges()
+
+    @cached_property
+    def idle_watch(self) -> idle.IdleWatch:
+        """Finds idle servers."""
+        return idle.IdleWatch(
+            store=self.adapters.idle, gauges=self.gauges, site=self.adapters.settings.idle_site, clock=utc_now
+        )
 
     @cached_property
     def containers(self) -> KnownContainers:

@@ -2,7 +2,8 @@
 
 from alembic import context
 
-from nbgpu.store import usage_schema as usage_schema  # its tables are of Base, too
+from nbgpu.store import idle_schema as idle_schema  # their tables are of Base, too
+from nbgpu.store import usage_schema as usage_schema
 from nbgpu.store.schema import Base
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata)
