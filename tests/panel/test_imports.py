@@ -5,21 +5,35 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import nbgpu.panel
 
-PROGRAM = "import json, sys, nbgpu.panel; print(json.dumps(sorted(sys.modules)))"
+PROGRAM = "import json, sys; from nbgpu.panel import {what}; print(json.dumps(sorted(sys.modules)))"
 HUB = {"aiohttp", "alembic", "apprise", "docker", "dockerspawner", "jupyterhub", "pydantic", "sqlalchemy", "typer"}
 
 
-def test_nothing_of_the_hub_is_imported():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    names = json.loads(done.stdout)
+def _imported(what: str) -> set[str]:
+    command = [sys.executable, "-c", PROGRAM.format(what=what)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+SERVER = "server; import nbgpu.panel.server.extension"
+
+
+@pytest.mark.parametrize("what", ["GpuPanel, monitor, load_ipython_extension", SERVER])
+def test_nothing_of_the_hub_is_imported(what):
+    names = _imported(what)
     assert {name.split(".")[0] for name in names} & HUB == set()
-    ours = {name.split(".")[1] for name in names if name.startswith("nbgpu.")}
-    assert ours == {"core", "nvml", "panel"}
+    assert {name.split(".")[1] for name in names if name.startswith("nbgpu.")} <= {"core", "nvml", "panel"}
     assert "pandas" not in names
+
+
+def test_the_servers_part_brings_no_widgets_into_the_server():
+    assert {"anywidget", "ipywidgets", "IPython"} & _imported(SERVER) == set()
 
 
 def test_the_page_is_small():
     folder = Path(nbgpu.panel.__file__).parent
-    assert sum((folder / name).stat().st_size for name in ("panel.js", "panel.css")) < 30_000
+    assert sum(path.stat().st_size for path in folder.rglob("*.js")) < 30_000

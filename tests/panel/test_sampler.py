@@ -10,12 +10,13 @@ import pytest
 from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
 from nbgpu.core.errors import SetupError
 from nbgpu.nvml import NvmlInventory
+from nbgpu.panel.block import Use, monitor
 from nbgpu.panel.collect import Collector
 from nbgpu.panel.history import History, history_of
 from nbgpu.panel.host import HostSample
 from nbgpu.panel.magic import load_ipython_extension
-from nbgpu.panel.monitor import Use, monitor
-from nbgpu.panel.sampler import KEPT, Sampler, shared_sampler
+from nbgpu.panel.sampler import KEPT, Sampler
+from nbgpu.panel.shared import shared_sampler
 
 
 @pytest.fixture

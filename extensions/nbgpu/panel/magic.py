@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nbgpu.panel.sampler import shared_sampler
+from nbgpu.panel.shared import shared_sampler
 from nbgpu.panel.words import describe
 
 FIRST_READING_S = 12.0  # initialising a driver takes seconds where no persistence daemon runs

@@ -23,7 +23,23 @@ const EN = {
   shm_used: "/dev/shm", cores: "cores", no_processes: "none",
   plot: (label, now, low, high) => `${label}, last five minutes: now ${now}, lowest ${low}, highest ${high}`,
   no_plot: (label) => `${label}: nothing was reported in the last five minutes`,
-  panel: "GPU panel",
+  panel: "GPU panel", session: "This session", flavor: "Flavor", price: "Price", cost: "Cost so far", until: "Time limit",
+  idle: "Idle check", per_hour: (money) => `${money} an hour`, left: (left, all) => `${left} of ${all} left`,
+  budget: (name) => `Budget ${name}`, unlimited: "none",
+  quota: { servers: "Servers", gpus: "GPUs", gpu_seconds: "GPU-hours", session_seconds: "Longest session" },
+  ends: (at, left) => `${at} (in ${left})`, sec: "s", min: "min", hours: "h",
+  verdict: { active: "at work", idle: "idle", unknown: "not known: it is not stopped for being idle" },
+  since: (at) => `since ${at}`, would_stop: (at, left) => `is stopped at ${at} (in ${left}) if nothing happens`,
+  extended: (at) => `not stopped for being idle before ${at}`, counts_from: (value) => `counts from ${value}`,
+  state: { active: "at work", quiet: "quiet", unknown: "not known", ignored: "not counted" },
+  signal: { kernel: "Cells", terminal: "Terminals", person: "You", cpu: "CPU", network: "Network", gpu: "GPU",
+    gpu_memory: "Change of GPU memory", report: "Server's report" },
+  why: { idle: "it is idle", gpu_idle: "its GPU is idle", time_limit: "its time limit is reached", quota: "a quota is used up",
+    budget: "a budget is used up" },
+  stop: (at, left, why) => `This server is stopped at ${at} (in ${left}): ${why}. Save your work.`,
+  low: (name, left) => `Budget ${name}: ${left} left.`, extend: (span) => `Extend by ${span}`,
+  away: "The hub tells nothing of this session now. The server goes on.",
+  failed: "No answer: try again in a minute.",
 };
 
 const ZH = {
@@ -42,15 +58,31 @@ const ZH = {
   shm_used: "/dev/shm", cores: "核", no_processes: "无",
   plot: (label, now, low, high) => `${label}，最近五分钟：当前 ${now}，最低 ${low}，最高 ${high}`,
   no_plot: (label) => `${label}：最近五分钟没有数据`,
-  panel: "GPU 面板",
+  panel: "GPU 面板", session: "此会话", flavor: "规格", price: "价格", cost: "目前费用", until: "时限",
+  idle: "空闲检查", per_hour: (money) => `每小时 ${money}`, left: (left, all) => `剩余 ${left} / ${all}`,
+  budget: (name) => `预算 ${name}`, unlimited: "无",
+  quota: { servers: "服务器", gpus: "GPU", gpu_seconds: "GPU 小时", session_seconds: "最长会话" },
+  ends: (at, left) => `${at}（还有 ${left}）`, sec: "秒", min: "分钟", hours: "小时",
+  verdict: { active: "正在工作", idle: "空闲", unknown: "未知：不会因空闲而停止" },
+  since: (at) => `自 ${at} 起`, would_stop: (at, left) => `若无活动将于 ${at} 停止（还有 ${left}）`,
+  extended: (at) => `${at} 之前不会因空闲而停止`, counts_from: (value) => `从 ${value} 起计入`,
+  state: { active: "正在工作", quiet: "安静", unknown: "未知", ignored: "不计入" },
+  signal: { kernel: "单元格", terminal: "终端", person: "您", cpu: "CPU", network: "网络", gpu: "GPU",
+    gpu_memory: "显存变化", report: "服务器报告" },
+  why: { idle: "服务器空闲", gpu_idle: "GPU 空闲", time_limit: "已到时限", quota: "配额已用完", budget: "预算已用完" },
+  stop: (at, left, why) => `此服务器将于 ${at} 停止（还有 ${left}）：${why}。请保存工作。`,
+  low: (name, left) => `预算 ${name}：剩余 ${left}。`, extend: (span) => `延长 ${span}`,
+  away: "中心目前没有提供此会话的信息。服务器继续运行。",
+  failed: "没有响应：请稍后重试。",
 };
 
-const T = /^zh\b/i.test(globalThis.navigator?.language ?? "") ? ZH : EN;
+const LANGUAGE = navigator.language || "en";
+export const T = /^zh\b/i.test(LANGUAGE) ? ZH : EN;
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const whole = (unit) => (value) => `${Math.round(value)} ${unit}`;
 
-function bytes(value) {
+export function bytes(value) {
   return value < 2 ** 30 ? `${Math.round(value / 2 ** 20)} MiB` : `${(value / 2 ** 30).toFixed(1)} GiB`;
 }
 
@@ -79,6 +111,165 @@ function writeOf(values, [key, total, format]) {
   return total && isNumber(values[total]) ? T.of(now, format(values[total])) : now;
 }
 
+// --- the session: money, time, whether it is idle, and what warns of an end
+
+export function money(micro, currency) {
+  if (!isNumber(micro)) return T.na;
+  try {
+    return new Intl.NumberFormat(LANGUAGE, { style: "currency", currency }).format(micro / 1e6);
+  } catch {
+    return `${(micro / 1e6).toFixed(2)} ${currency ?? ""}`.trim();
+  }
+}
+
+export function span(seconds) {
+  if (seconds < 90) return `${Math.max(0, Math.round(seconds))} ${T.sec}`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} ${T.min}`;
+  return `${+(seconds / 3600).toFixed(1)} ${T.hours}`;
+}
+
+function clock(instant) {
+  const date = new Date(instant);
+  const far = Math.abs(date - Date.now()) > 72e6;
+  return date.toLocaleString(LANGUAGE, { hour: "2-digit", minute: "2-digit", ...(far && { month: "short", day: "numeric" }) });
+}
+
+export const secondsTo = (instant) => (Date.parse(instant) - Date.now()) / 1000;
+
+// What the person is to know now, most pressing first; a key is the same as long as the warning is.
+export function warningsOf(session) {
+  const { status, notice } = session ?? {};
+  const stop = status?.stop ?? (notice?.stop_at && { at: notice.stop_at, cause: notice.cause, text: notice.text });
+  const found = [];
+  if (stop && secondsTo(stop.at) > -60) {
+    const why = T.why[stop.cause];
+    const text = why ? T.stop(clock(stop.at), span(secondsTo(stop.at)), why) : stop.text;
+    found.push({ key: `stop ${stop.cause} ${stop.at}`, text, at: stop.at });
+  }
+  if (notice?.cause === "gpu_lost") found.push({ key: notice.text, text: T.lost });
+  for (const each of status?.budgets ?? [])
+    if (each.left_micro <= each.amount_micro / 5)
+      found.push({ key: `low ${each.budget} ${each.left_micro > 0}`, text: T.low(each.budget, money(each.left_micro, status.currency)) });
+  return found;
+}
+
+const UNITS = {
+  cpu: (value) => `${+value.toFixed(1)} %`, gpu: (value) => `${+value.toFixed(1)} %`, gpu_memory: bytes,
+  network: (value) => `${Math.round(value / 1024)} KiB/s`,
+};
+
+function reason({ signal, state, at, value, threshold, text }) {
+  if (!T.signal[signal]) return text;
+  const unit = UNITS[signal];
+  const parts = [T.state[state]];
+  if (unit && isNumber(value)) parts.push(unit(value));
+  if (unit && isNumber(threshold)) parts.push(T.counts_from(unit(threshold)));
+  if (at && state === "quiet") parts.push(T.since(clock(at)));
+  return `${T.signal[signal]}: ${parts.join(", ")}`;
+}
+
+function verdictOf(idle) {
+  const parts = [T.verdict[idle.verdict]];
+  if (idle.since && idle.verdict === "idle") parts.push(T.since(clock(idle.since)));
+  if (idle.would_stop_at) parts.push(T.would_stop(clock(idle.would_stop_at), span(secondsTo(idle.would_stop_at))));
+  if (idle.extended_until && secondsTo(idle.extended_until) > 0) parts.push(T.extended(clock(idle.extended_until)));
+  return parts.join("; ");
+}
+
+function quotaOf({ kind, value, used, held }) {
+  const left = Math.max(0, value - (used ?? 0) - (held ?? 0));
+  return /seconds/.test(kind) ? T.left(span(left), span(value)) : T.left(left, value);
+}
+
+// Rows of the session as [key, label, text].
+function sessionRows(status) {
+  const in_ = (micro) => money(micro, status.currency);
+  const rows = [
+    ["flavor", T.flavor, status.flavor?.display_name ?? T.na],
+    ["price", T.price, T.per_hour(in_(status.price_per_hour_micro))],
+    ["cost", T.cost, in_(status.cost_micro)],
+    ["until", T.until, status.until ? T.ends(clock(status.until), span(secondsTo(status.until))) : T.unlimited],
+  ];
+  for (const each of status.budgets ?? [])
+    rows.push(["budget", T.budget(each.budget), T.left(in_(each.left_micro), in_(each.amount_micro))]);
+  for (const each of status.quotas ?? []) rows.push(["quota", T.quota[each.kind] ?? each.kind, quotaOf(each)]);
+  if (status.idle) rows.push(["idle", T.idle, verdictOf(status.idle)]);
+  return rows;
+}
+
+// The page's server, where the page is one of Jupyter's.
+const pageConfig = () => JSON.parse(document.getElementById("jupyter-config-data")?.textContent || "{}");
+
+export const base = () => pageConfig().baseUrl;
+
+// Ask for more time; the answer is null, or why not.
+export async function extend() {
+  const headers = { "Content-Type": "application/json" };
+  const xsrf = /(?:^|;\s*)_xsrf=([^;]+)/.exec(document.cookie)?.[1];
+  if (xsrf) headers["X-XSRFToken"] = xsrf;
+  const { token } = pageConfig();
+  if (token) headers.Authorization = `token ${token}`;
+  try {
+    const answer = await fetch(`${base()}nbgpu/extend`, { method: "POST", headers, body: "{}" });
+    return answer.ok ? null : ((await answer.json()).message ?? T.failed);
+  } catch {
+    return T.failed;
+  }
+}
+
+class SessionCard {
+  constructor(parent, below) {
+    this.alerts = make("div");
+    this.alerts.setAttribute("role", "alert");
+    below.before(this.alerts);
+    this.node = make("details", "nbgpu-session", parent);
+    this.node.open = true;
+    setText(make("summary", "", this.node), T.session);
+    this.note = make("p", "nbgpu-note", this.node);
+    this.note.setAttribute("role", "status");
+    this.rows = make("div", "nbgpu-rows", this.node);
+    this.reasons = make("ul", "", this.node);
+    this.button = make("button", "", this.node);
+    this.button.type = "button";
+    this.button.addEventListener("click", () => this.extend());
+    this.problem = "";
+  }
+
+  show(session) {
+    const status = session?.status;
+    this.node.hidden = !session;
+    fill(this.alerts, warningsOf(session).map(({ key, text }) => [key, "p", text]), "nbgpu-note nbgpu-warning");
+    setText(this.note, session?.away ? T.away : this.problem);
+    fill(this.rows, status ? sessionRows(status).map(([key, label, text]) => [`${key} ${label}`, "div", text, label]) : []);
+    fill(this.reasons, (status?.idle?.reasons ?? []).map((each) => [each.signal, "li", reason(each)]));
+    const seconds = status?.idle?.extend_s ?? 0;
+    this.button.hidden = !(seconds > 0 && base());
+    setText(this.button, T.extend(span(seconds)));
+  }
+
+  async extend() {
+    this.button.disabled = true;
+    this.problem = (await extend()) ?? "";
+    this.button.disabled = false;
+    setText(this.note, this.problem);
+  }
+}
+
+// Make a node's children those of [key, tag, text, label]; what stays is not made (and read aloud) anew.
+function fill(parent, entries, className = "") {
+  const before = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  parent.replaceChildren(...entries.map(([key, tag, text, label]) => {
+    const node = before.get(key) ?? make(tag, label ? "nbgpu-row" : className);
+    node.dataset.key = key;
+    if (label && !node.firstChild) {
+      setText(make("span", "", node), label);
+      make("span", "", node).dataset.session = key.split(" ")[0];
+    }
+    setText(label ? node.lastChild : node, text);
+    return node;
+  }));
+}
+
 function make(tag, className, parent) {
   const node = document.createElement(tag);
   if (className) node.className = className;
@@ -94,6 +285,10 @@ function setText(node, text) {
 
 class Past {
   constructor(model) {
+    this.load(model);
+  }
+
+  load(model) {
     this.series = new Map();
     this.receivedAt = 0; // by this page's clock: the container's may differ
     for (const [name, keys] of Object.entries(model.get("_past") ?? {}))
@@ -141,6 +336,7 @@ function pastOf(model) {
       const frame = model.get("_frame");
       if (frame?.at) past.add(frame);
     });
+    model.on("change:_past", () => past.load(model));
   }
   return pasts.get(model);
 }
@@ -263,6 +459,7 @@ class View {
     this.note = make("p", "nbgpu-note", this.root);
     this.note.setAttribute("role", "status");
     this.devices = make("div", "", this.root);
+    this.session = new SessionCard(this.root, this.devices);
     this.cards = new Map();
     this.host = new Card(this.root, HOST_ROWS);
     setText(this.host.title, T.host);
@@ -271,6 +468,7 @@ class View {
   }
 
   show() {
+    this.session.show(this.model.get("_session"));
     const frame = this.model.get("_frame");
     if (!frame?.at) return setText(this.note, T.waiting);
     const draws = this.takesDrawing();
@@ -305,6 +503,7 @@ class View {
     const stale = this.past.seconds() > STALE_AFTER * frame.interval;
     if (stale && !this.root.classList.contains("nbgpu-old")) this.model.send({ kind: "awake" }); // another page that closed the panel put it to sleep
     this.root.classList.toggle("nbgpu-old", stale);
+    this.session.show(this.model.get("_session"));
     const none = frame.devices.length ? "" : [T.none, T.none_what, frame.problem].filter(Boolean).join(" ");
     setText(this.note, stale ? T.stale : none);
   }
@@ -318,11 +517,13 @@ function render({ model, el }) {
   const view = new View(model, el);
   const show = () => view.show();
   model.on("change:_frame", show);
+  model.on("change:_session", show);
   const timer = setInterval(() => view.watch(), 1000);
   view.show();
   return () => {
     clearInterval(timer);
     model.off("change:_frame", show);
+    model.off("change:_session", show);
     view.root.remove();
   };
 }

@@ -1,4 +1,4 @@
-"""The one sampler of a process: a thread of its own reads once a second and tells whoever listens.
+"""A sampler: a thread of its own reads once a second and tells whoever listens.
 
 It goes on while a cell runs. The thread ends with its last listener; the history stays, and is bounded.
 """
@@ -8,10 +8,10 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from nbgpu.core.ports import Clock
-from nbgpu.nvml import NvmlInventory
 from nbgpu.nvml.inventory import utc_now
 from nbgpu.panel.collect import Collector
 from nbgpu.panel.frames import Frame
@@ -37,6 +37,7 @@ class Sampler:
         self._wake = threading.Event()
         self._failing: set[Listener] = set()
         self._failed = False
+        self.session: Mapping[str, Any] | None = None  # what is known of the session; None: of none
 
     @property
     def thread(self) -> threading.Thread | None:
@@ -58,13 +59,17 @@ class Sampler:
         came: queue.SimpleQueue[Frame] = queue.SimpleQueue()
         asked_at = self._now()
         stop = self.subscribe(lambda frame: came.put(frame) if frame.taken_at >= asked_at else None)
-        self._wake.set()  # now, not when the next one is due
+        self.hurry()
         try:
             return came.get(timeout=wait_s)
         except queue.Empty:
             return None
         finally:
             stop()
+
+    def hurry(self) -> None:
+        """Take the next frame now, not when it is due."""
+        self._wake.set()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Tell `listener` each frame, in the sampler's thread, until what is returned is called."""
@@ -79,11 +84,14 @@ class Sampler:
     def tick(self) -> Frame:
         """Take one frame, keep it and tell it."""
         frame = self._collector.collect(self._now())
+        self._publish(frame)
+        return frame
+
+    def _publish(self, frame: Frame) -> None:
         self._frames.append(frame)
         self._first.set()
         for listener in tuple(self._listeners):
             self._tell(listener, frame)
-        return frame
 
     def _tell(self, listener: Listener, frame: Frame) -> None:
         try:
@@ -126,15 +134,3 @@ class Sampler:
                 return True
             self._thread = None
             return False
-
-
-_making = threading.Lock()
-_shared: list[Sampler] = []
-
-
-def shared_sampler() -> Sampler:
-    """Return the sampler of this process."""
-    with _making:
-        if not _shared:
-            _shared.append(Sampler(Collector(NvmlInventory(limit_s=1.0))))
-        return _shared[0]

@@ -8,7 +8,8 @@ import traitlets
 
 from nbgpu.panel.frames import READINGS, Frame, readings
 from nbgpu.panel.history import History, history_of
-from nbgpu.panel.sampler import Sampler, shared_sampler
+from nbgpu.panel.sampler import Sampler
+from nbgpu.panel.shared import shared_sampler
 from nbgpu.panel.wire import past_to_wire, to_wire
 
 FIRST_READING_S = 1.5
@@ -35,6 +36,7 @@ class GpuPanel(anywidget.AnyWidget):
     _esm = _HERE / "panel.js"
     _css = _HERE / "panel.css"
     _frame = traitlets.Dict().tag(sync=True)
+    _session: Any = traitlets.Dict(None, allow_none=True).tag(sync=True)
     _past = traitlets.Any().tag(sync=True, to_json=_past)
 
     names: Any = traitlets.List(read_only=True, help="names, None where the driver has none")
@@ -77,6 +79,8 @@ class GpuPanel(anywidget.AnyWidget):
         """Take a frame over, in the sampler's thread."""
         if not self._asleep:
             self._frame = to_wire(frame, interval_s=self._sampler.interval_s)
+            if self._session != self._sampler.session:
+                self._session = self._sampler.session
         rows = [readings(each.sample) for each in frame.devices]
         values: dict[str, Any] = {name: [row[name] for row in rows] for name in READINGS}
         values["uuids"] = [each.device.uuid for each in frame.devices]

@@ -19,6 +19,7 @@ from nbgpu.core.errors import ImageError
 PACKAGES = ("nbgpu.core", "nbgpu.nvml", "nbgpu.panel")  # what nbgpu.panel imports of ours
 _LEFT_OUT = {"__pycache__", "node_modules"}
 _PANEL = re.compile(r"extra\s*==\s*.panel.")
+_PREFIX = "nbgpu/panel/prefix/"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can hold
 
 
@@ -33,6 +34,7 @@ def build_panel_wheel() -> tuple[str, bytes]:
     version = metadata.version("nbgpu")
     info = f"nbgpu-{version}.dist-info"
     files = dict(_sources())
+    files |= {f"nbgpu-{version}.data/data/{name}": content for name, content in _shared_data(files)}
     lines = ["Metadata-Version: 2.1", "Name: nbgpu", f"Version: {version}", *_requires(), ""]
     files[f"{info}/METADATA"] = "\n".join(lines).encode()
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: nbgpu\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -55,6 +57,13 @@ def _sources() -> Iterator[tuple[str, bytes]]:
                 inner = path.relative_to(folder)
                 if path.is_file() and not _LEFT_OUT & set(inner.parts) and path.suffix not in (".pyc", ".so"):
                     yield f"{package.replace('.', '/')}/{inner.as_posix()}", path.read_bytes()
+
+
+def _shared_data(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield what Jupyter looks for under an environment's own folder: that the panel's extensions are there."""
+    for name, content in files.items():
+        if name.startswith(_PREFIX):
+            yield name.removeprefix(_PREFIX), content
 
 
 def _digest(content: bytes) -> str:

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from nbgpu.panel.frames import DeviceFrame, Frame
-from nbgpu.panel.sampler import Sampler, shared_sampler
+from nbgpu.panel.sampler import Sampler
+from nbgpu.panel.shared import shared_sampler
 from nbgpu.panel.words import NOT_REPORTED, gib, title
 
 AT_THE_ENDS_S = 2.0  # how long to wait for the first reading and for the last
