@@ -74,7 +74,8 @@ def test_every_path_of_the_api_and_each_of_its_parameters_is_documented():
     page = (ROOT / "docs/reference/rest.md").read_text()
     routes = api_routes("/services/nbgpu/", lambda: None, None)
     assert len(routes) > 3
-    for path, handler, _ in routes:
+    for pattern, handler, _ in routes:
+        path = re.sub(r"\(\?P<(\w+)>[^)]*\)", r"{\1}", pattern)
         _, found, section = page.partition(f"### `{path}`\n")
         assert found, f"docs/reference/rest.md has no heading ### `{path}`"
         section = section.partition("\n### ")[0]

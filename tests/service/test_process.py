@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from nbgpu.service.app import make_app, serve
+from nbgpu.service.app import LONGEST_BODY, make_app, serve
 from nbgpu.wiring.deployment import Deployment, open_deployment
 from nbgpu.wiring.keep_service import keep_service, service_entry
 from nbgpu.wiring.service import ensure_service_port, read_health, service_port, take_lock
@@ -74,7 +74,7 @@ def test_it_answers_and_samples(deployment, service):
 def test_it_answers_servers_at_an_address_of_their_own_as_soon_as_that_can_be_had(monkeypatch):
     monkeypatch.setattr("nbgpu.service.app.LISTEN_AGAIN", 0.05)
 
-    async def asked_twice() -> list[int]:
+    async def asked() -> list[int]:
         loop, app = asyncio.get_running_loop(), make_app(lambda: {"status": "ok"}, "secret", lambda: None, None)
         with socket.socket() as theirs, socket.socket() as ours:
             theirs.bind(("127.0.0.2", 0))
@@ -86,11 +86,16 @@ def test_it_answers_servers_at_an_address_of_their_own_as_soon_as_that_can_be_ha
                 found = [(await client.get(f"http://127.0.0.1:{first[1]}/services/nbgpu/health")).status_code]
         async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(retries=9), trust_env=False) as client:
             found.append((await client.get(f"http://127.0.0.2:{second[1]}/services/nbgpu/health")).status_code)
+        for address in (first, second):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"POST /services/nbgpu/health HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (LONGEST_BODY + 1))
+            found.append(int((await reader.readline()).split()[1]))
+            writer.close()
         os.kill(os.getpid(), signal.SIGTERM)
         await serving
         return found
 
-    assert asyncio.run(asked_twice()) == [200, 200]
+    assert asyncio.run(asked()) == [200, 200, 400, 400], "and both refuse what is too large"
 
 
 def test_there_is_one_for_a_deployment(deployment, service, environment, monkeypatch):

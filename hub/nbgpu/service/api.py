@@ -1,4 +1,4 @@
-"""The REST API, `/services/nbgpu/api/v1/…`: statements, budgets, quotas and prices.
+"""The REST API, `/services/nbgpu/api/v1/…`: statements, budgets, quotas and prices; running servers.
 
 Errors are problem details (RFC 9457). People read of themselves; who may read of all is in `callers`.
 """
@@ -22,6 +22,8 @@ from nbgpu.service.callers import HubAuth
 from nbgpu.service.csv_file import write_csv
 from nbgpu.service.handler import ApiHandler
 from nbgpu.service.idle_due import DueHandler
+from nbgpu.service.sessions import SESSION_HANDLERS
+from nbgpu.service.statuses import Statuses
 from nbgpu.service.turns import Turns
 
 CHUNK = 2**16  # bytes
@@ -126,13 +128,19 @@ def api_routes(
     prefix: str, find_books: Callable[[], Books | None], auth: HubAuth, *, turns: Turns | None = None
 ) -> list[tuple[Any, ...]]:
     """Return the API's routes under a path like "/services/nbgpu/"."""
-    parts = {"find_books": find_books, "auth": auth, "turns": turns or Turns(AT_ONCE, patience=PATIENCE)}
-    handlers = {
+    parts = {
+        "find_books": find_books,
+        "auth": auth,
+        "turns": turns or Turns(AT_ONCE, patience=PATIENCE),
+        "statuses": Statuses(),
+    }
+    handlers: dict[str, type[ApiHandler]] = {
         "usage": UsageHandler,
         "budgets": BudgetsHandler,
         "quotas": QuotasHandler,
         "prices": PricesHandler,
         "idle/due": DueHandler,
+        **SESSION_HANDLERS,
     }
     return [(rf"{prefix}api/v1/{name}", handler, parts) for name, handler in handlers.items()]
 

@@ -19,6 +19,7 @@ from nbgpu.service.callers import HubAuth
 PREFIX = "/services/nbgpu/"
 ADDRESS = "127.0.0.1"
 LISTEN_AGAIN = 15.0  # seconds
+LONGEST_BODY = 2**16  # bytes of a request; whoever sends more is cut off before it is in memory
 
 log = logging.getLogger("nbgpu.service")
 
@@ -56,7 +57,7 @@ async def serve(port: int, app: Application, *, for_servers: tuple[str, int] | N
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
-    servers = [app.listen(port, ADDRESS)]
+    servers = [app.listen(port, ADDRESS, max_body_size=LONGEST_BODY)]
     log.info("The service answers on %s:%d", ADDRESS, port)
     waiting = loop.create_task(_listen_late(app, servers, for_servers)) if for_servers else None
     await ending.wait()
@@ -83,7 +84,7 @@ async def _listen_late(app: Application, servers: list[HTTPServer], place: tuple
             await asyncio.sleep(LISTEN_AGAIN)
         else:
             listening.setblocking(False)  # noqa: FBT003 - the standard library's signature
-            servers.append(HTTPServer(app))
+            servers.append(HTTPServer(app, max_body_size=LONGEST_BODY))
             servers[-1].add_socket(listening)
             log.info("The service answers servers on %s:%d", address, port)
             return

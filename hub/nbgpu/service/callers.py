@@ -1,12 +1,18 @@
 """Who asks the API: identified by the hub from their token, with what its scopes allow."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from nbgpu.core.leases import ServerRef
+
 ACCESS_SCOPES = frozenset({"access:services", "access:services!service=nbgpu"})
 READ_ALL = "custom:nbgpu:usage:read"
+OPERATE = "custom:nbgpu:operate"  # may see all sessions and keep each running, past its person's ceiling
 CULL = "custom:nbgpu:cull"  # of the culler's own token: it may ask which servers are due
-_READS_ALL = frozenset({READ_ALL, "admin:users"})  # a whole administrator needs no scope of ours
+_OPERATES = frozenset({OPERATE, "admin:users"})  # a whole administrator needs no scope of ours
+_READS_ALL = _OPERATES | {READ_ALL}
+_SERVER = "access:servers!server="
 
 
 class HubAuth(Protocol):
@@ -25,6 +31,8 @@ class Caller:
     reads_all: bool
     is_user: bool  # a person; else a service, which has no usage of its own
     culls: bool = False
+    operates: bool = False
+    server: ServerRef | None = None  # it is a server's own token, which asks for its own session only
 
 
 def to_caller(model: dict[str, Any]) -> Caller | None:
@@ -32,10 +40,21 @@ def to_caller(model: dict[str, Any]) -> Caller | None:
     scopes = frozenset(model.get("scopes") or ())
     if not scopes & ACCESS_SCOPES:
         return None
+    server = find_server(str(model["name"]), scopes)
     return Caller(
         name=str(model["name"]),
         groups=tuple(sorted(model.get("groups") or ())),
-        reads_all=bool(scopes & _READS_ALL),
-        is_user=model.get("kind") == "user",
+        reads_all=server is None and bool(scopes & _READS_ALL),
+        is_user=server is None and model.get("kind") == "user",
         culls=CULL in scopes,
+        operates=server is None and bool(scopes & _OPERATES),
+        server=server,
     )
+
+
+def find_server(name: str, scopes: Collection[str]) -> ServerRef | None:
+    """Return whose own token it is: the server of that user which alone it may use; None for any other token."""
+    if {"access:servers", f"access:servers!user={name}"} & set(scopes):
+        return None  # a person's own, for all their servers
+    mine = [each.removeprefix(f"{_SERVER}{name}/") for each in scopes if each.startswith(f"{_SERVER}{name}/")]
+    return ServerRef(name, mine[0]) if len(mine) == 1 else None

@@ -13,6 +13,7 @@ from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 from nbgpu.core.errors import InvalidOptions, NbgpuError, NotAllowed, Refusal, UnknownUser
 from nbgpu.service.books import Books
 from nbgpu.service.callers import Caller, HubAuth, to_caller
+from nbgpu.service.statuses import Statuses
 from nbgpu.service.turns import Turns
 
 RETRY_AFTER = 10  # seconds
@@ -25,11 +26,14 @@ class ApiHandler(RequestHandler):
 
     parameters: ClassVar[tuple[str, ...]] = ()
 
-    def initialize(self, find_books: Callable[[], Books | None], auth: HubAuth, turns: Turns) -> None:
-        """Take what finds the books, which are not there at once, the hub's word on who asks, and what gives turns."""
+    def initialize(
+        self, find_books: Callable[[], Books | None], auth: HubAuth, turns: Turns, statuses: Statuses
+    ) -> None:
+        """Take what finds the books, which are not there at once, the hub's word on who asks, and what all share."""
         self._find_books = find_books
         self._auth = auth
         self._turns = turns
+        self.statuses = statuses
 
     def set_default_headers(self) -> None:
         """Answers are somebody's own, and no page."""
@@ -69,6 +73,8 @@ class ApiHandler(RequestHandler):
         user = self.text("user")
         if self.caller.reads_all:
             return user
+        if self.caller.server is not None:
+            raise NotAllowed("A server's own token reads of its own session only: GET sessions.")
         if user not in (None, self.caller.name) or not self.caller.is_user:
             raise NotAllowed("This token reads its own user's usage only.")
         return self.caller.name

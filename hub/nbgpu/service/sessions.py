@@ -1,0 +1,129 @@
+"""The API of running servers: their status, what they tell of themselves, and keeping one running for longer.
+
+A server's own token reads and does what concerns its own session, and nothing else.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from tornado.web import HTTPError
+
+from nbgpu.core.errors import NotAllowed, UnknownSession
+from nbgpu.core.idle_view import IdleView
+from nbgpu.service.books import IdleBook
+from nbgpu.service.callers import Caller
+from nbgpu.service.handler import ApiHandler
+from nbgpu.service.session_bodies import parse_extension, parse_report
+
+USUAL_EXTENSION = 3600  # seconds, where no rule says what one click gives
+
+
+def may_read(caller: Caller, view: IdleView) -> bool:
+    """Whether somebody may see a session."""
+    return caller.reads_all or is_own(caller, view)
+
+
+def may_extend(caller: Caller, view: IdleView) -> bool:
+    """Whether somebody may keep a session running."""
+    return caller.operates or is_own(caller, view)
+
+
+def is_own(caller: Caller, view: IdleView) -> bool:
+    """Whether it is a person's own session, or that of the server that asks."""
+    if caller.server is not None:
+        return caller.server == view.server
+    return caller.is_user and caller.name == view.server.username
+
+
+def click(idle: IdleBook, view: IdleView, caller: Caller, seconds: int | None = None) -> IdleView:
+    """Keep a session running, without `seconds` for as long as one click gives. May block. Raises Refusal."""
+    usual = view.policy.extend if view.policy is not None else USUAL_EXTENSION
+    wanted = seconds or view.next_extension or usual or USUAL_EXTENSION
+    return idle.extend(view.session_id, wanted, by=caller.name, as_admin=caller.operates)
+
+
+class SessionHandlerBase(ApiHandler):
+    """What finds sessions and tells of them."""
+
+    @property
+    def idle(self) -> IdleBook:
+        """The sessions. 503 while the service begins."""
+        found = self.books.idle
+        if found is None:
+            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason="The service is starting. Try again in a moment.")
+        return found
+
+    def find(self, session_id: str, *, ended: bool = False) -> IdleView:
+        """Return a session, an ended one only where asked for. May block. Raises UnknownSession."""
+        view = self.idle.find(session_id)
+        if view is None or (view.ended_at is not None and not ended):
+            what = "was never one" if view is None else "has ended"
+            raise UnknownSession(f"The session “{session_id[:40]}” {what}. GET sessions lists those that run.")
+        return view
+
+
+class SessionsHandler(SessionHandlerBase):
+    """Running sessions: one's own, or all for who reads all."""
+
+    parameters = ("user",)
+
+    async def get(self) -> None:
+        """Answer with a list."""
+        self.write({"sessions": await asyncio.to_thread(self._list)})
+
+    def _list(self) -> list[dict[str, Any]]:
+        server = self.caller.server
+        views = self.idle.running(server.username if server is not None else self.whose())
+        return self.statuses.of(self.books, [view for view in views if may_read(self.caller, view)])
+
+
+class SessionHandler(SessionHandlerBase):
+    """One session, running or ended."""
+
+    async def get(self, session_id: str) -> None:
+        """Answer with its status."""
+        self.write(await asyncio.to_thread(self._read, session_id))
+
+    def _read(self, session_id: str) -> dict[str, Any]:
+        view = self.find(session_id, ended=True)
+        if not may_read(self.caller, view):
+            raise NotAllowed("This token may not read of that session.")
+        return self.statuses.full(self.books, view)
+
+
+class ReportHandler(SessionHandlerBase):
+    """What a server tells of itself."""
+
+    async def post(self, session_id: str) -> None:
+        """Take it and answer with the status."""
+        report = parse_report(self.request.body)
+        view = await asyncio.to_thread(self.find, session_id)
+        if self.caller.server is None or self.caller.server != view.server:
+            raise NotAllowed("A server tells of its own session, with its own token; this token is another's.")
+        self.idle.report(session_id, report)
+        self.write(await asyncio.to_thread(self.statuses.full, self.books, view))
+
+
+class ExtendHandler(SessionHandlerBase):
+    """Keeps a session running for longer."""
+
+    async def post(self, session_id: str) -> None:
+        """Do it and answer with the status."""
+        seconds = parse_extension(self.request.body)
+        self.write(await asyncio.to_thread(self._extend, session_id, seconds))
+
+    def _extend(self, session_id: str, seconds: int | None) -> dict[str, Any]:
+        view = self.find(session_id)
+        if not may_extend(self.caller, view):
+            raise NotAllowed("This token may not keep that session running.")
+        return self.statuses.full(self.books, click(self.idle, view, self.caller, seconds))
+
+
+SESSION = "(?P<session_id>[^/]+)"
+SESSION_HANDLERS: dict[str, type[SessionHandlerBase]] = {
+    "sessions": SessionsHandler,
+    f"sessions/{SESSION}": SessionHandler,
+    f"sessions/{SESSION}/report": ReportHandler,
+    f"sessions/{SESSION}/extend": ExtendHandler,
+}
