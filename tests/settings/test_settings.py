@@ -103,7 +103,7 @@ def test_a_mistake_is_told_with_file_key_and_value(tmp_path, old, new, message):
         ("[[idle]]\nmove_to = 'a100'", 'move_to = "a100", which is no flavor without a GPU'),
         ("[[idle]]\nquiet_hours = ['night']", 'allowed is days and times like "Mon-Fri 08:00-18:00"'),
         ("[[idle]]\nquiet_hours = ['Mon 25:00-26:00']", 'allowed is days and times like "Mon-Fri 08:00-18:00"'),
-        ("[[idle]]\nsignals = []", "idle number 1: signals = []: is not allowed"),
+        ("[[idle]]\nsignals = []", ": signals = []: is not allowed"),
         ("[[idle]]\nsignals = ['mood']", "'person', 'kernel', 'terminal', 'cpu'"),
         ("[culling]\nevery = '1 h'", 'culling: every = "1 h": is not allowed; allowed is less than or equal to'),
     ],

@@ -14,6 +14,7 @@ from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.quotas import Who
 
 SHORTEST = 15 * 60  # seconds: an idle limit below it needs a site's express word
+REPORTS_EVERY = 30  # seconds between two reports of a server
 _WEEK = 7
 _FOREVER = 10**12
 
@@ -113,8 +114,8 @@ class IdleSite:
 
     @property
     def stale(self) -> int:
-        """Seconds after which a signal that was not told is unknown: four looks."""
-        return 4 * self.every
+        """Seconds after which a signal that was not told is unknown: four looks, or four reports of a server."""
+        return max(4 * self.every, 4 * REPORTS_EVERY)
 
     def find_policy(self, username: str, groups: Iterable[str], flavor: str, *, has_gpu: bool) -> IdlePolicy | None:
         """Return what holds for a server; None where nothing ever stops it for being idle."""

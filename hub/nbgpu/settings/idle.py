@@ -52,7 +52,8 @@ class CullingSettings(Section):
         timedelta(seconds=30),
         ge=timedelta(seconds=2),
         le=timedelta(minutes=10),
-        description="Time between two looks. A server of which nothing is known for four of them is not called idle.",
+        description="Time between two looks. A server of which nothing is known for four of them, two minutes at "
+        "least, is not called idle.",
     )
 
 
