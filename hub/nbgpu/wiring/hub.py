@@ -14,7 +14,7 @@ from traitlets.config import Config
 
 import nbgpu.spawner
 from nbgpu.core.errors import NbgpuError
-from nbgpu.service.callers import READ_ALL
+from nbgpu.service.callers import CULL, OPERATE, READ_ALL
 from nbgpu.settings import Settings, load
 from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.docker import GPUDockerSpawner
@@ -26,6 +26,7 @@ from nbgpu.telemetry.reconciler import ReconcileLoop, Reconciler
 from nbgpu.wiring.adapters import RECONCILER_TOKEN, Adapters
 from nbgpu.wiring.authenticator import configure_auth
 from nbgpu.wiring.deployment import Deployment, open_deployment
+from nbgpu.wiring.keep_culler import culler_entry, culler_environment, culler_role, keep_culler
 from nbgpu.wiring.keep_lock import keep_lock
 from nbgpu.wiring.keep_service import keep_service, service_entry, service_environment, service_role
 from nbgpu.wiring.local import PYTHON_VARIABLE, check_local_address, ensure_hub_port, homes_folder, open_sessions
@@ -33,6 +34,8 @@ from nbgpu.wiring.local import PYTHON_VARIABLE, check_local_address, ensure_hub_
 SCRIPTS = "nbgpu-scripts"  # the service that the admin token for scripts belongs to
 RECONCILER = "nbgpu-reconciler"
 RECONCILER_SCOPES = ["list:users", "read:servers", "admin:server_state", "servers"]
+# Of a server's own token: as JupyterHub has them, and it may tell the service of itself and ask it.
+SERVER_SCOPES = ["users:activity!user", "access:servers!server", "access:services!service=nbgpu"]
 _HELD: list[HubLock] = []  # locks that live as long as this process
 _BACKGROUND: set[asyncio.Task[None]] = set()
 
@@ -51,7 +54,7 @@ def configure(c: Config) -> None:
         _configure_hub(c, adapters.deployment, adapters.settings)
         _configure_proxy(c, adapters.deployment)
         _configure_tokens(c, adapters.deployment)
-        start_service(adapters)
+        start_services(adapters)
         configure_auth(c, adapters.settings, adapters.deployment)
         desk = adapters.build_desk(start_reconciler(adapters.reconciler))
         _configure_spawner(c, adapters, desk)
@@ -97,21 +100,27 @@ def _configure_proxy(c: Config, deployment: Deployment) -> None:
 
 
 def _configure_tokens(c: Config, deployment: Deployment) -> None:
-    """Let in, each with a token and rights of its own: an admin's scripts, the reconciler, and the `nbgpu` service."""
+    """Let in, each with a token and rights of its own: an admin's scripts, the reconciler, our services."""
     tokens = {SCRIPTS: deployment.admin_token_file.name, RECONCILER: RECONCILER_TOKEN}
     c.JupyterHub.services = [
         {"name": name, "api_token": deployment.secret(file), "display": False} for name, file in tokens.items()
     ]
-    c.JupyterHub.services.append(service_entry(deployment))
+    c.JupyterHub.services += [service_entry(deployment), culler_entry(deployment)]
     # They are 32 random bytes each; what slows down guessing a person's own would cost 2 ms of the hub a request.
     c.JupyterHub.trust_user_provided_tokens = True
     c.JupyterHub.load_roles = [
         {"name": "admin", "services": [SCRIPTS]},
         {"name": RECONCILER, "scopes": RECONCILER_SCOPES, "services": [RECONCILER]},
         service_role(),
+        culler_role(),
         {"name": "user", "scopes": ["self", "access:services!service=nbgpu"]},  # everybody may read their own usage
+        {"name": "server", "scopes": SERVER_SCOPES},
     ]
-    c.JupyterHub.custom_scopes = {READ_ALL: {"description": "Read everybody's usage, budgets and quotas."}}
+    c.JupyterHub.custom_scopes = {
+        READ_ALL: {"description": "Read everybody's usage, budgets and quotas."},
+        OPERATE: {"description": "Read of everybody's servers, and keep each running."},
+        CULL: {"description": "Read which idle servers are to be stopped now."},
+    }
 
 
 def _keep(lock: HubLock) -> None:
@@ -141,12 +150,13 @@ def start_reconciler(reconciler: Reconciler) -> Callable[[str], None]:
     return loop.doubt
 
 
-def start_service(adapters: Adapters) -> None:
-    """Run the `nbgpu` service beside the hub, where an event loop runs."""
+def start_services(adapters: Adapters) -> None:
+    """Run the `nbgpu` service and the culler beside the hub, where an event loop runs."""
     with suppress(RuntimeError):
         asyncio.get_running_loop()
         environment = service_environment(adapters.deployment, adapters.hub_url, adapters.service_url)
         _run_beside(keep_service(environment))
+        _run_beside(keep_culler(culler_environment(adapters.deployment, adapters.hub_url)))
 
 
 def _configure_spawner(c: Config, adapters: Adapters, desk: Desk) -> None:

@@ -5,26 +5,18 @@ when that does not answer, and looks only every 30 seconds whether it lives (6.1
 that somebody else runs; that somebody is a task in the hub's own loop.
 """
 
-import asyncio
-import logging
-import os
-import sys
 from collections.abc import Mapping
-from contextlib import suppress
 
 from nbgpu.service.app import ADDRESS, PREFIX
+from nbgpu.service.callers import OPERATE, READ_ALL
 from nbgpu.wiring.deployment import Deployment
+from nbgpu.wiring.keep_process import keep_process, module_command
 from nbgpu.wiring.service import URL_FOR_SERVERS, ensure_service_port
 
 SERVICE = "nbgpu"
 SERVICE_TOKEN = "service-token"  # noqa: S105 - the name of the file that keeps it
 SERVICE_SCOPES = ["list:users", "read:servers", "delete:servers"]
 HUB_WAITS = 1  # seconds that JupyterHub's start waits for the service at most
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0  # seconds before it is started again
-END_SECONDS = 3.0  # for it to write what it has; the hub's end waits for it
-WELL = 60.0  # seconds after which it counts as having been well
-
-log = logging.getLogger("nbgpu.service")
 
 
 def service_entry(deployment: Deployment) -> dict[str, object]:
@@ -35,6 +27,8 @@ def service_entry(deployment: Deployment) -> dict[str, object]:
         "api_token": deployment.secret(SERVICE_TOKEN),
         "display": False,
         "timeout": HUB_WAITS,
+        "oauth_no_confirm": True,  # it is the hub's own: nobody is asked whether it may know who they are
+        "oauth_client_allowed_scopes": [READ_ALL, OPERATE],  # of those who have them
     }
 
 
@@ -61,27 +55,5 @@ def service_environment(deployment: Deployment, hub_url: str, url_for_servers: s
 
 
 async def keep_service(environment: Mapping[str, str], command: list[str] | None = None) -> None:
-    """Run the service until cancelled; one that dies is started again, after a pause that grows if it dies soon."""
-    loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
-    run = command or [sys.executable, "-m", "nbgpu.wiring.service", str(os.getpid())]
-    while True:
-        began = loop.time()
-        process = await asyncio.create_subprocess_exec(*run, env={**os.environ, **environment})
-        try:
-            status = await process.wait()
-        except asyncio.CancelledError:
-            await _end(process)
-            raise
-        pause = FIRST_PAUSE if loop.time() - began > WELL else min(pause * 2, LONGEST_PAUSE)
-        log.error("The nbgpu service ended with status %s; it is started again", status)
-        await asyncio.sleep(pause)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.terminate()
-        try:
-            await asyncio.wait_for(process.wait(), END_SECONDS)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+    """Run the service until cancelled; one that dies is started again."""
+    await keep_process("nbgpu service", command or module_command("nbgpu.wiring.service"), environment)

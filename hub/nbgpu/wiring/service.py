@@ -5,15 +5,11 @@ and one runs for a deployment: two would count each second twice.
 """
 
 import asyncio
-import ctypes
-import fcntl
 import json
 import logging
 import os
-import signal
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +23,7 @@ from nbgpu.service.books import Books
 from nbgpu.service.callers import HubAuth
 from nbgpu.service.logs import configure_logs
 from nbgpu.service.loops import Loops
+from nbgpu.wiring.beside import end_with_the_hub, take_file_lock
 from nbgpu.wiring.deployment import Deployment, open_deployment
 from nbgpu.wiring.ports import find_port, is_free
 
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
 HEALTH_TOKEN = "health-token"  # noqa: S105 - the name of the file that keeps it; it opens nothing else
 LOCK_FILE = "service.lock"
 URL_FOR_SERVERS = "NBGPU_SERVICE_URL"  # the same variable names it to the servers
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 LOCK_SECONDS = 20.0  # for the service of a hub that has just ended to end, too
 BUILD_AGAIN = 5.0  # seconds
 
@@ -80,18 +76,7 @@ def read_health(deployment: Deployment) -> dict[str, Any] | None:
 
 def take_lock(deployment: Deployment, *, seconds: float = LOCK_SECONDS) -> IO[str] | None:
     """Take the right to be the deployment's service, as an open file; None where another keeps it for so long."""
-    file = (deployment.data / LOCK_FILE).open("w")
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                file.close()
-                return None
-            time.sleep(0.1)
-        else:
-            return file
+    return take_file_lock(deployment.data / LOCK_FILE, seconds=seconds)
 
 
 class Work:
@@ -130,6 +115,8 @@ class Work:
         """Return what the API tells of; None while the service begins."""
         if self._sampling is None:
             return None
+        from nbgpu.wiring.idle import ServiceIdle
+
         adapters = self._sampling.adapters
         return Books(
             statements=adapters.statements,
@@ -138,6 +125,10 @@ class Work:
             clock=adapters.clock,
             timezone=adapters.settings.billing.timezone,
             account_id=adapters.deployment.prefix,
+            currency=adapters.settings.billing.currency,
+            flavors={each.slug: each for each in adapters.settings.flavors},
+            idle=ServiceIdle(adapters.idle, self._sampling.idle_watch),
+            find_due=adapters.idle.due,
         )
 
     def _begin(self) -> None:
@@ -181,13 +172,6 @@ def _place_for_servers(port: int) -> tuple[str, int] | None:
     return place if all(place) and place != (ADDRESS, port) else None
 
 
-def _end_with_the_hub(parent: int) -> None:
-    """Have the kernel end us when the hub dies, however it does."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
-    if parent and os.getppid() != parent:
-        raise SystemExit(1)  # it died before the kernel knew to tell us
-
-
 class LateHubAuth:
     """JupyterHub's `HubAuth`, which reads its settings from the environment, made when somebody first asks.
 
@@ -213,7 +197,7 @@ def _make_auth() -> HubAuth:
 
 def main(arguments: list[str]) -> None:
     """Be the service until told to end; the argument is the hub's process id, 0 for none."""
-    _end_with_the_hub(int(arguments[0]) if arguments else 0)
+    end_with_the_hub(int(arguments[0]) if arguments else 0)
     configure_logs()
     deployment = open_deployment()
     lock = take_lock(deployment)
