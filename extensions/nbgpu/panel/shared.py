@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +19,7 @@ from nbgpu.panel.sampler import Sampler
 
 SOCKET_VARIABLE = "NBGPU_PANEL_SOCKET"
 SILENCE_S = 5.0  # after which the server's sampler is taken for gone
+AGAIN_S = 10.0  # until it is asked again
 _BAD = (OSError, ValueError, TypeError, KeyError)  # another version's lines may be different
 
 
@@ -38,13 +40,17 @@ class SharedSampler(Sampler):
                 line.send(b"!")
 
     def _run(self) -> None:
+        ask_at = time.monotonic()
         while self._goes_on():
             try:
-                self._follow()
+                if time.monotonic() >= ask_at:
+                    self._follow()
+                    continue
             except _BAD:
                 self.session = None
-                self._try_tick()
-                self._wake.wait(self.interval_s)
+                ask_at = time.monotonic() + AGAIN_S
+            self._try_tick()
+            self._wake.wait(self.interval_s)
 
     def _follow(self) -> None:
         """Take frames until nobody listens. Raises one of `_BAD` when they don't come."""
