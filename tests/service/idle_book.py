@@ -74,6 +74,7 @@ class FakeIdleBook:
 
     def extend(self, session_id, seconds, *, by, as_admin):
         view = self.views[session_id]
+        seconds = seconds or view.policy.extend
         if not as_admin and seconds > view.extendable:
             raise NotExtended("It can't be kept running for longer: 4 h is the most. Ask an administrator.")
         self.extensions.append((session_id, seconds, by, as_admin))

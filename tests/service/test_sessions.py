@@ -19,6 +19,7 @@ from nbgpu.core.authorize import Cause
 from nbgpu.core.culling import Extension
 from nbgpu.core.errors import InvalidOptions
 from nbgpu.core.flavors import FlavorKind
+from nbgpu.core.idle_policy import IdlePolicy
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.stops import Stop
 from nbgpu.service.api import api_routes
@@ -308,6 +309,16 @@ async def test_at_the_ceiling_a_person_is_told_and_an_administrator_goes_on(idle
         refused, granted = await ask("sessions/a-1/extend", "ann", {}), await ask("sessions/a-1/extend", "root", {})
     assert (refused.status_code, granted.status_code) == (409, 200)
     assert "Ask an administrator" in refused.json()["detail"]
+
+
+async def test_where_one_click_gives_nothing_nobody_but_an_administrator_extends(idle, money):
+    idle.views["a-1"] = replace(idle.views["a-1"], policy=IdlePolicy(idle_limit=3600, extend=0))
+    async with serving(idle, money) as ask:
+        refused = await ask("sessions/a-1/extend", "ann", {"seconds": 600})
+        granted = await ask("sessions/a-1/extend", "root", {"seconds": 600})
+    assert (refused.status_code, granted.status_code) == (409, 200)
+    assert "Nobody extends servers here themselves" in refused.json()["detail"]
+    assert granted.json()["idle"]["extend_s"] == 0
 
 
 async def test_thousands_of_reports_ask_for_money_once(idle, money):

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nbgpu.cli import db, gpus, images, prices, usage
+from nbgpu.cli import db, gpus, idle, images, prices, usage
 from nbgpu.cli.doctor import doctor
 from nbgpu.cli.homes import homes
 from nbgpu.cli.lists import flavors, leases
@@ -52,6 +52,7 @@ app.add_typer(images.app, name="images")
 app.add_typer(db.app, name="db")
 app.add_typer(prices.app, name="prices")
 app.add_typer(usage.app, name="usage")
+app.add_typer(idle.app, name="idle")
 
 
 def check_arguments(arguments: Iterable[str]) -> None:

@@ -34,7 +34,7 @@ class IdleView:
     @property
     def extendable(self) -> int:
         """The seconds that its person may still ask for; 0 where nothing is to be had."""
-        if self.policy is None or self.ended_at is not None:
+        if self.policy is None or not self.policy.extend or self.ended_at is not None:
             return 0
         return left_to_extend(self.verdict or _NOT_JUDGED, self.policy, self.extension)
 

@@ -46,8 +46,8 @@ def plain_session(
 
 def describe_last(view: IdleView, zone: tzinfo) -> Text | None:
     """Return why a session was ended, where a limit ended it; None while it runs and where something else did."""
-    if view.ended_at is None or view.stop is None:
-        return None
+    if view.ended_at is None or view.stop is None or to_instant(view.stop.at) > view.ended_at:
+        return None  # it runs, or somebody stopped it before it was due
     forecast = view.verdict.forecast if view.verdict is not None else None
     if view.stop.cause not in IDLE_CAUSES or forecast is None:
         return explain_stop(view.stop.cause)

@@ -69,9 +69,9 @@ class IdleBook(Protocol):
         """Take what a server tells of itself. Quick: it is kept in memory."""
 
     def extend(self, session_id: str, seconds: int, *, by: str, as_admin: bool) -> IdleView:
-        """Have a session not stopped for being idle for longer; past the ceiling as an administrator only.
+        """Have a session not stopped for being idle for longer, with 0 seconds for as long as one click gives.
 
-        Raises Refusal: there is nothing (more) to be had.
+        Past the ceiling as an administrator only. Raises NotExtended: there is nothing (more) to be had.
         """
 
     def extend_time_limit(self, session_id: str, seconds: int, *, by: str) -> IdleView:

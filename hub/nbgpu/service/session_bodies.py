@@ -44,9 +44,9 @@ def parse_report(body: bytes) -> Report:
     )
 
 
-def parse_extension(body: bytes) -> int | None:
-    """Return the seconds that are asked for; None is as many as one click gives. Raises InvalidOptions."""
-    return _parse(_Extension, body or b"{}").seconds
+def parse_extension(body: bytes) -> int:
+    """Return the seconds that are asked for; 0 is as many as one click gives. Raises InvalidOptions."""
+    return _parse(_Extension, body or b"{}").seconds or 0
 
 
 def _parse(model: type[B], body: bytes) -> B:

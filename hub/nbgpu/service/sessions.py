@@ -9,14 +9,12 @@ from typing import Any
 
 from tornado.web import HTTPError
 
-from nbgpu.core.errors import NotAllowed, UnknownSession
+from nbgpu.core.errors import NotAllowed, NotExtended, UnknownSession
 from nbgpu.core.idle_view import IdleView
 from nbgpu.service.books import IdleBook
 from nbgpu.service.callers import Caller
 from nbgpu.service.handler import ApiHandler
 from nbgpu.service.session_bodies import parse_extension, parse_report
-
-USUAL_EXTENSION = 3600  # seconds, where no rule says what one click gives
 
 
 def may_read(caller: Caller, view: IdleView) -> bool:
@@ -36,11 +34,11 @@ def is_own(caller: Caller, view: IdleView) -> bool:
     return caller.is_user and caller.name == view.server.username
 
 
-def click(idle: IdleBook, view: IdleView, caller: Caller, seconds: int | None = None) -> IdleView:
-    """Keep a session running, without `seconds` for as long as one click gives. May block. Raises Refusal."""
-    usual = view.policy.extend if view.policy is not None else USUAL_EXTENSION
-    wanted = seconds or view.next_extension or usual or USUAL_EXTENSION
-    return idle.extend(view.session_id, wanted, by=caller.name, as_admin=caller.operates)
+def click(idle: IdleBook, view: IdleView, caller: Caller, seconds: int = 0) -> IdleView:
+    """Keep a session running; 0 is for as long as one click gives. May block. Raises NotExtended."""
+    if view.policy is not None and not view.policy.extend and not caller.operates:
+        raise NotExtended("Nobody extends servers here themselves. Work in it, or ask an administrator.")
+    return idle.extend(view.session_id, seconds, by=caller.name, as_admin=caller.operates)
 
 
 class SessionHandlerBase(ApiHandler):
@@ -113,7 +111,7 @@ class ExtendHandler(SessionHandlerBase):
         seconds = parse_extension(self.request.body)
         self.write(await asyncio.to_thread(self._extend, session_id, seconds))
 
-    def _extend(self, session_id: str, seconds: int | None) -> dict[str, Any]:
+    def _extend(self, session_id: str, seconds: int) -> dict[str, Any]:
         view = self.find(session_id)
         if not may_extend(self.caller, view):
             raise NotAllowed("This token may not keep that session running.")
