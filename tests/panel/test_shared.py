@@ -152,7 +152,7 @@ def test_nobody_reads_when_nobody_looks(serving):
 def test_the_socket_is_the_accounts_own(serving):
     assert stat.S_IMODE(serving.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(serving.path.parent.stat().st_mode) == 0o700
-    serving.socket.close()
+    serving.socket.remove()
     assert not serving.path.parent.exists()
 
 

@@ -4,10 +4,10 @@ import asyncio
 import atexit
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jupyter_server.utils import url_path_join
+from tornado.routing import Rule, RuleRouter
 
 from nbgpu.nvml import NvmlInventory
 from nbgpu.panel.collect import Collector
@@ -66,22 +66,15 @@ class Extension:
             self.session.hurry = reporter.hurry
             self._tasks.append(asyncio.ensure_future(reporter.run()))
 
-    def stop(self) -> None:
-        """End it; the server is about to."""
-        for task in self._tasks:
-            task.cancel()
-        self.kernels.close()
-
     def _watch_terminals(self) -> None:
-        """Put our socket before Jupyter's own: of routes for hosts that match, the one added first wins."""
-        settings = self._app.web_app.settings
-        if not settings.get("terminals_available"):
+        """Put classes of ours in the place of those that routes to terminals lead to."""
+        if not self._app.web_app.settings.get("terminals_available"):
             return
-        from jupyter_server_terminals.handlers import TermSocket
+        from terminado.websocket import TermSocket
 
-        place = url_path_join(settings["base_url"], r"/terminals/websocket/(\w+)")
-        ours = watch_terminals(TermSocket, self.activity)
-        self._app.web_app.add_handlers(".*", [(place, ours, {"term_manager": settings["terminal_manager"]})])
+        for rule in all_rules(self._app.web_app.default_router):
+            if isinstance(rule.target, type) and issubclass(rule.target, TermSocket):
+                rule.target = watch_terminals(rule.target, self.activity)
 
     async def _look_on(self) -> None:
         while True:
@@ -115,9 +108,17 @@ class Extension:
         }
 
 
+def all_rules(router: RuleRouter) -> Iterator[Rule]:
+    """Yield the rules of a router and of the routers that they lead to."""
+    for rule in router.rules:
+        yield rule
+        if isinstance(rule.target, RuleRouter):
+            yield from all_rules(rule.target)
+
+
 def load(serverapp: Any) -> None:
     """Join a Jupyter server."""
     extension = Extension(serverapp, os.environ)
     extension.join()
     serverapp.io_loop.add_callback(extension.start)
-    atexit.register(extension.stop)
+    atexit.register(extension.kernels.remove)

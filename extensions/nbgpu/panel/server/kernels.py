@@ -43,12 +43,15 @@ class KernelSocket:
         return path
 
     def close(self) -> None:
-        """Listen no more. Idempotent."""
+        """Listen no more, while the loop runs. Idempotent."""
         if self._server is not None:
             self._server.close()
+        self.remove()
+
+    def remove(self) -> None:
+        """Take the socket off the disk; the loop that it was served from may be closed. Idempotent."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-        self._server = self._folder = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = KernelLine(writer)
