@@ -117,6 +117,8 @@ class Site:
         group = self.folder / "cgroup" / "system.slice" / f"docker-{container}.scope"
         for made in (process, group):
             made.mkdir(parents=True)
+        (process / "net").mkdir()
+        (process / "net" / "dev").write_text("a | b\n  lo: 5 0 0 0 0 0 0 0 5 0\n  eth0: 123456789 0 0 0 0 0 0 0 5 0\n")
         (process / "cgroup").write_text(f"0::/system.slice/docker-{container}.scope\n")
         (group / "cpu.stat").write_text("usage_usec 1000000\nuser_usec 1\nsystem_usec 1\nnr_periods 0\n")
         (group / "memory.current").write_text("500000000\n")

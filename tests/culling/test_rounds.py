@@ -131,20 +131,19 @@ async def test_a_round_that_fails_is_not_the_last(stub, culler_of, caplog):
     hub = stub(10, due={session_of(3)})
     culler = culler_of(hub)
     culler._period = 0.01
-    asked = []
+    asked, next_round = [], asyncio.Event()
 
     async def due():
         asked.append(1)
         if len(asked) == 1:
             raise RuntimeError("a surprise")
+        if len(asked) == 4:  # after the surprise, the round, and whether it still holds
+            next_round.set()
         return hub.due
 
     culler._service.due = due
     running = asyncio.create_task(culler.run())
-    for _ in range(500):
-        if hub.stops:
-            break
-        await asyncio.sleep(0.01)
+    await asyncio.wait_for(next_round.wait(), 20)
     running.cancel()
     assert {path for path, _ in hub.stops} == paths_of([3])
     assert "A round failed; the next one comes" in caplog.text

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -51,6 +52,11 @@ class StubHub:
             "progress_url": f"/hub/api/users/{user}/server/progress",
             "state": {"session_id": session_of(number), "flavor": "cpu", "object_id": "0" * 64},
         }
+
+    def touch(self, numbers: Iterable[int]) -> None:
+        """Have these users' servers been active just now."""
+        for number in numbers:
+            self.servers[f"user-{number:05}"]["last_activity"] = datetime.now(UTC).isoformat()
 
     def list_page(self, offset: int, limit: int) -> dict[str, Any]:
         """Return a page as the hub gives it. Raises HTTPError once for one that is to fail."""

@@ -17,7 +17,7 @@ from tornado.httpclient import HTTPClientError
 
 PAGE = 100  # users that the hub lists at a time: more would hold up its other work
 TRIES, FIRST_PAUSE, PAUSE_GROWS = 3, 1.0, 3.0  # of the list; seconds before the second try
-LANES, PER_LANE = 8, 20  # that go through the list at the same time; due servers that make one more worth it
+LANES, PER_LANE = 8, 50  # that go through the list at the same time; due servers that make one more worth it
 _TROUBLE = (HTTPClientError, OSError, ValueError, KeyError, TypeError)  # the hub is away, or something else answers
 
 StillDue = Callable[[], Awaitable[Collection[str]]]
