@@ -60,6 +60,12 @@ class EngineSettings(Section):
     calls: int = Field(8, ge=1, le=64, description="Docker calls at one time.")
     starts: int = Field(4, ge=1, le=256, description="Servers that boot at one time; the others wait with their place.")
     call_timeout: Span = Field(timedelta(seconds=30), description="Time limit of one Docker call.")
+    before_stop: Span = Field(
+        timedelta(seconds=60),
+        le=timedelta(minutes=10),
+        description="Time that a user's ~/.nbgpu/before-stop may take before their server is stopped; "
+        '"0 s": it is not run.',
+    )
     stop_timeout: Span = Field(
         timedelta(seconds=10), description="Time that a server has to end by itself before it is killed."
     )

@@ -163,6 +163,7 @@ def _configure_spawner(c: Config, adapters: Adapters, desk: Desk) -> None:
     c.JupyterHub.hub_bind_url = adapters.hub_url
     c.FlavoredSpawner.get_desk = lambda: desk
     c.FlavoredSpawner.service_url = adapters.service_url
+    c.FlavoredSpawner.before_stop = adapters.settings.engine.before_stop.total_seconds()
     c.FlavoredSpawner.launch_timeout = adapters.settings.hub.start_timeout.total_seconds()
     if adapters.is_local:
         _configure_local(c, adapters)
@@ -176,6 +177,7 @@ def _configure_local(c: Config, adapters: Adapters) -> None:
     c.LocalSpawner.folder = str(open_sessions(adapters.deployment).folder)
     c.LocalSpawner.homes = str(homes_folder(adapters.deployment))
     c.LocalSpawner.python = os.environ.get(PYTHON_VARIABLE, sys.executable)
+    c.LocalSpawner.before_stop_script = str(adapters.catalog.find("base").folder / "before-stop")
     c.LocalSpawner.stop_timeout = adapters.settings.engine.stop_timeout.total_seconds()
 
 

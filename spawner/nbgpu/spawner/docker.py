@@ -20,6 +20,7 @@ from nbgpu.core.errors import NameTaken, ServerDied
 from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, docker_calls, names
+from nbgpu.spawner.before_stop import run_in_container
 from nbgpu.spawner.deaths import DeathWatch
 from nbgpu.spawner.endings import LAST_LINES, describe_last_words
 from nbgpu.spawner.flavored import FlavoredSpawner
@@ -186,6 +187,11 @@ class GPUDockerSpawner(FlavoredSpawner, DockerSpawner):  # type: ignore[misc]  #
         return describe_last_words(raw)
 
     # End
+
+    async def run_before_stop(self, seconds: float) -> None:
+        """Run the image's script in the container."""
+        if self.object_id:
+            await run_in_container(self.docker, self.object_id, seconds, name=self._log_name)
 
     async def shut_down(self, *, now: bool) -> datetime | None:
         """End and remove the container and see it gone; return its own end, where known. Idempotent."""

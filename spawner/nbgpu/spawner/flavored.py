@@ -36,6 +36,9 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         120, config=True, help="Seconds that a server may take to start and answer, the wait for its turn not counted."
     )
     service_url = Unicode(config=True, help="Where servers reach the `nbgpu` service; empty: they report to nobody.")
+    before_stop = Float(
+        0, config=True, help="Seconds that a server may still do something before it is stopped; 0: it may not."
+    )
     session_id = Unicode(help="UUID of the running session; empty when there is none.")
     flavor = Unicode(help="Slug of the running server's flavor.")
     image_slug = Unicode(help="Slug of the running server's image.")
@@ -72,6 +75,13 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         """End the server, remove what `launch` made and see it gone. Idempotent. Raises EngineError.
 
         Return the engine's own time of the end; None where nothing ran, or the engine does not know it any more.
+        """
+        raise NotImplementedError
+
+    async def run_before_stop(self, seconds: float) -> None:
+        """Have a running server do what its image and its user want done before it is stopped, for so long at most.
+
+        What fails is logged, and never keeps it from being stopped.
         """
         raise NotImplementedError
 
@@ -252,6 +262,8 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         except NbgpuError as error:
             # What somebody stopped must end, and must not be taken for lost and taken up again.
             self.log.warning("The end of %s could not be noted, it is ended all the same: %s", self._log_name, error)
+        if not now and self.session_id and self.before_stop > 0:
+            await self.run_before_stop(self.before_stop)
         try:
             await self._end(now=now)
         except NbgpuError:

@@ -20,9 +20,11 @@ from nbgpu.core.errors import EngineError
 from nbgpu.core.leases import Lease
 from nbgpu.core.menu import Choice
 from nbgpu.spawner import container, names
+from nbgpu.spawner.before_stop import run_locally
 from nbgpu.spawner.endings import describe_last_words
 from nbgpu.spawner.flavored import FlavoredSpawner
 from nbgpu.spawner.local_homes import delete_home, make_home, make_mark
+from nbgpu.spawner.local_processes import read_environment
 from nbgpu.spawner.local_sessions import SERVER_VARIABLE, SESSION_VARIABLE, Record, Sessions
 from nbgpu.spawner.threads import in_thread
 
@@ -39,6 +41,7 @@ class LocalSpawner(FlavoredSpawner):
     homes = Unicode(config=True, help="Folder of the home folders.")
     python = Unicode(sys.executable, config=True, help="Python of the environment that has JupyterLab.")
     stop_timeout = Float(10, config=True, help="Seconds that a server has to end by itself.")
+    before_stop_script = Unicode(config=True, help="File of what images have at /usr/local/lib/nbgpu/before-stop.")
     env_keep = List(
         Unicode(),
         ["LANG", "LC_ALL", "TZ", *_PROXY_VARIABLES, *_PACKAGE_VARIABLES],
@@ -135,6 +138,14 @@ class LocalSpawner(FlavoredSpawner):
         return describe_last_words(await in_thread(_read_tail, self.sessions.log_path(self.slug)))
 
     # End
+
+    async def run_before_stop(self, seconds: float) -> None:
+        """Run what the images have as theirs, as a process of the session."""
+        record = await self._own_record()
+        if record is None or not self.before_stop_script:
+            return
+        environment = await in_thread(read_environment, record.pid)
+        await run_locally(Path(self.before_stop_script), environment, seconds, name=self._log_name)
 
     async def shut_down(self, *, now: bool) -> datetime | None:
         """End the session with all its processes and see them gone; return its end, where known. Idempotent."""
