@@ -47,6 +47,17 @@ name = "poor"
 group = "poor"
 amount = "0.10"
 grace = "5 s"
+
+[culling]
+every = "5 s"
+
+[[idle]]
+group = "hasty"
+idle_limit = "30 s"
+warn = ["15 s"]
+extend = "20 s"
+longest_extension = "20 s"
+allow_short = true
 """
 BREAK = """
 def break_some(spawner):
