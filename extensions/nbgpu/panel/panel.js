@@ -36,7 +36,7 @@ const EN = {
     gpu_memory: "Change of GPU memory", report: "Server's report" },
   why: { idle: "it is idle", gpu_idle: "its GPU is idle", time_limit: "its time limit is reached", quota: "a quota is used up",
     budget: "a budget is used up" },
-  stop: (at, left, why) => `This server is stopped at ${at} (in ${left}): ${why}. Save your work.`,
+  stop: (at, left, why) => `This server will be stopped at ${at} (in ${left}): ${why}. Save your work.`,
   low: (name, left) => `Budget ${name}: ${left} left.`, extend: (span) => `Extend by ${span}`,
   away: "The hub tells nothing of this session now. The server goes on.",
   failed: "No answer: try again in a minute.",
