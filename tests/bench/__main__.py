@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench import boot, charges, culling, hub_load, panel, sampler, starts, statements
+from bench import boot, charges, culling, hub_load, idle, panel, sampler, starts, statements
 from bench.figures import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sampler": sampler.measure_sampler,
     "panel": panel.measure_panel,
     "cull": culling.measure_culling,
+    "idle": idle.measure_idle,
 }
 
 
