@@ -48,6 +48,9 @@ group = "poor"
 amount = "0.10"
 grace = "5 s"
 
+[engine]
+before_stop = "12 s"
+
 [culling]
 every = "5 s"
 
