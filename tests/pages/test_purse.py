@@ -76,7 +76,7 @@ def lease(**fields: object) -> Lease:
 
 
 def test_a_running_session_says_until_when_and_what_it_cost():
-    view = build_session_view(lease(authorized=timedelta(hours=2)), None, {}, "USD", 1_250_000)
+    view = build_session_view(lease(authorized=timedelta(hours=2)), None, {}, "USD", cost=1_250_000)
     assert (view.until, view.stop, str(view.cost)) == (START + timedelta(hours=2), None, "1.25 USD")
 
 

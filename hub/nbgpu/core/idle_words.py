@@ -6,7 +6,7 @@ from nbgpu.core.activity import Signal
 from nbgpu.core.authorize import Cause
 from nbgpu.core.culling import Finding, Forecast, State, Verdict
 from nbgpu.core.periods import to_instant
-from nbgpu.core.texts import Text
+from nbgpu.core.texts import Text, mark
 from nbgpu.core.units import render_size, render_span
 
 _NAMES = {
@@ -29,14 +29,14 @@ _QUIET = {
     Signal.GPU_MEMORY: Text("What is held of the GPU's memory does not change."),
 }
 _ACTIVE_VALUE = {
-    Signal.CPU: "The CPU is at work: %(value)s.",
-    Signal.NETWORK: "Data comes or goes: %(value)s.",
-    Signal.GPU: "The GPU is at work: %(value)s.",
+    Signal.CPU: mark("The CPU is at work: %(value)s."),
+    Signal.NETWORK: mark("Data comes or goes: %(value)s."),
+    Signal.GPU: mark("The GPU is at work: %(value)s."),
 }
 _QUIET_VALUE = {
-    Signal.CPU: "The CPU does next to nothing: %(value)s; from %(threshold)s on it would count.",
-    Signal.NETWORK: "Next to no data comes or goes: %(value)s; from %(threshold)s on it would count.",
-    Signal.GPU: "The GPU does next to nothing: %(value)s; from %(threshold)s on it would count.",
+    Signal.CPU: mark("The CPU does next to nothing: %(value)s; from %(threshold)s on it would count."),
+    Signal.NETWORK: mark("Next to no data comes or goes: %(value)s; from %(threshold)s on it would count."),
+    Signal.GPU: mark("The GPU does next to nothing: %(value)s; from %(threshold)s on it would count."),
 }
 
 
@@ -77,25 +77,25 @@ def describe_forecast(verdict: Verdict, zone: tzinfo) -> Text:
 def describe_end(cause: Cause, since: int, limit: int, zone: tzinfo) -> Text:
     """Return why a server was stopped for being idle."""
     template = (
-        "It was stopped: its GPU was idle since %(since)s, and may be so for %(limit)s."
+        mark("It was stopped: its GPU was idle since %(since)s, and may be so for %(limit)s.")
         if cause is Cause.GPU_IDLE
-        else "It was stopped: it was idle since %(since)s, and may be so for %(limit)s."
+        else mark("It was stopped: it was idle since %(since)s, and may be so for %(limit)s.")
     )
     return Text(template, since=_day_and_clock(since, zone), limit=render_span(timedelta(seconds=limit)))
 
 
 def _template(found: Forecast) -> str:
     if found.move_to is not None:
-        return (
+        return mark(
             "If nothing changes, it goes on without a GPU, as “%(flavor)s”, at %(at)s: its GPU may be idle for "
             "%(limit)s, and nothing ran on it since %(since)s."
         )
     if found.cause is Cause.GPU_IDLE:
-        return (
+        return mark(
             "If nothing changes, it is stopped at %(at)s: its GPU may be idle for %(limit)s, and nothing ran on it "
             "since %(since)s."
         )
-    return (
+    return mark(
         "If nothing changes, it is stopped at %(at)s: it may be idle for %(limit)s, and nothing was seen of it since "
         "%(since)s."
     )
@@ -104,8 +104,9 @@ def _template(found: Forecast) -> str:
 def _describe_person(finding: Finding, zone: tzinfo) -> Text:
     if finding.since is None:
         return Text("Nobody has run code, typed in a terminal or saved a file since it is watched.")
-    template = "Somebody used it at %(at)s." if finding.state is State.ACTIVE else "Nobody has used it since %(at)s."
-    return Text(template, at=_day_and_clock(finding.since, zone))
+    if finding.state is State.ACTIVE:
+        return Text("Somebody used it at %(at)s.", at=_day_and_clock(finding.since, zone))
+    return Text("Nobody has used it since %(at)s.", at=_day_and_clock(finding.since, zone))
 
 
 def _amount(signal: Signal, value: float) -> str:

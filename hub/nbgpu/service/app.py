@@ -7,10 +7,11 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any
 
 from tornado.httpserver import HTTPServer
-from tornado.web import Application, RequestHandler
+from tornado.web import Application, HTTPError, RequestHandler
 
 from nbgpu.service.api import api_routes
 from nbgpu.service.books import Books
@@ -24,6 +25,7 @@ LONGEST_BODY = 2**16  # bytes of a request; whoever sends more is cut off before
 log = logging.getLogger("nbgpu.service")
 
 Health = Callable[[], dict[str, Any]]
+LoadPages = Callable[[], list[tuple[Any, ...]]]
 
 
 class HealthHandler(RequestHandler):
@@ -42,16 +44,49 @@ class HealthHandler(RequestHandler):
         self.write(health if hmac.compare_digest(given, self._token) else {"status": health["status"]})
 
 
-def make_app(health: Health, token: str, find_books: Callable[[], Books | None], auth: HubAuth) -> Application:
-    """Return what the service answers; `auth` is the hub's word on who asks, `find_books` gives what it tells of."""
-    routes = [(rf"{PREFIX}(?:health)?", HealthHandler, {"health": health, "token": token})]
-    return Application([*routes, *api_routes(PREFIX, find_books, auth)])
+class StartingHandler(RequestHandler):
+    """In place of the pages until they are loaded, which takes seconds: browsers ask again by themselves."""
+
+    def prepare(self) -> None:
+        """Answer whatever is asked."""
+        self.set_header("Refresh", "2")
+        self.set_header("Retry-After", "2")
+        raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def write_error(self, status_code: int, **_: Any) -> None:
+        """Say so."""
+        self.set_status(status_code)
+        self.finish("The service is starting. This page comes in a moment.")
 
 
-async def serve(port: int, app: Application, *, for_servers: tuple[str, int] | None = None) -> None:
+def make_app(
+    health: Health,
+    token: str,
+    find_books: Callable[[], Books | None],
+    auth: HubAuth,
+    *,
+    cookie_secret: str | None = None,
+) -> Application:
+    """Return what the service answers; `auth` is the hub's word on who asks, `find_books` gives what it tells of.
+
+    `cookie_secret` signs the cookies of its pages, which `serve` adds.
+    """
+    routes: list[tuple[Any, ...]] = [(rf"{PREFIX}(?:health)?", HealthHandler, {"health": health, "token": token})]
+    pages = [(rf"{PREFIX}(?:servers|servers/.*|oauth_callback)", StartingHandler)]
+    return Application([*routes, *api_routes(PREFIX, find_books, auth), *pages], cookie_secret=cookie_secret)
+
+
+async def serve(
+    port: int,
+    app: Application,
+    *,
+    for_servers: tuple[str, int] | None = None,
+    load_pages: LoadPages = list,
+) -> None:
     """Answer on loopback until SIGTERM or SIGINT. Raises OSError when the port can't be had.
 
-    `for_servers` is a second address and port, which servers in containers reach; it is waited for.
+    `for_servers` is a second address and port, which servers in containers reach; it is waited for. `load_pages`
+    returns the routes of pages, and may take its time.
     """
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -59,15 +94,22 @@ async def serve(port: int, app: Application, *, for_servers: tuple[str, int] | N
         loop.add_signal_handler(number, ending.set)
     servers = [app.listen(port, ADDRESS, max_body_size=LONGEST_BODY)]
     log.info("The service answers on %s:%d", ADDRESS, port)
-    waiting = loop.create_task(_listen_late(app, servers, for_servers)) if for_servers else None
+    beside = [loop.create_task(_add_pages(app, load_pages))]
+    if for_servers:
+        beside.append(loop.create_task(_listen_late(app, servers, for_servers)))
     await ending.wait()
-    if waiting is not None:
-        waiting.cancel()
+    for task in beside:
+        task.cancel()
         with suppress(asyncio.CancelledError):
-            await waiting
+            await task
     for server in servers:
         server.stop()
         await server.close_all_connections()
+
+
+async def _add_pages(app: Application, load: LoadPages) -> None:
+    routes = await asyncio.to_thread(load)
+    app.add_handlers(".*", routes)  # they come before what was there
 
 
 async def _listen_late(app: Application, servers: list[HTTPServer], place: tuple[str, int]) -> None:

@@ -91,4 +91,6 @@ class Books:
     currency: str = "USD"
     flavors: Mapping[str, Flavor] = field(default_factory=dict)  # the menu, by slug
     idle: IdleBook | None = None  # None while it can't be asked yet
+    is_simulated: bool = False  # the driver, of which every page tells
+    is_local: bool = False  # servers are processes of this account
     find_due: Callable[[], Sequence[PlannedStop]] = tuple  # idle servers that are to be stopped now; may block

@@ -11,6 +11,7 @@ from tornado.web import HTTPError
 
 from nbgpu.core.errors import NotAllowed, NotExtended, UnknownSession
 from nbgpu.core.idle_view import IdleView
+from nbgpu.core.texts import Text
 from nbgpu.service.books import IdleBook
 from nbgpu.service.callers import Caller
 from nbgpu.service.handler import ApiHandler
@@ -37,7 +38,7 @@ def is_own(caller: Caller, view: IdleView) -> bool:
 def click(idle: IdleBook, view: IdleView, caller: Caller, seconds: int = 0) -> IdleView:
     """Keep a session running; 0 is for as long as one click gives. May block. Raises NotExtended."""
     if view.policy is not None and not view.policy.extend and not caller.operates:
-        raise NotExtended("Nobody extends servers here themselves. Work in it, or ask an administrator.")
+        raise NotExtended(Text("Nobody extends servers here themselves. Work in it, or ask an administrator."))
     return idle.extend(view.session_id, seconds, by=caller.name, as_admin=caller.operates)
 
 

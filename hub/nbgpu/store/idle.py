@@ -135,7 +135,7 @@ class SqlIdle:
             view = self._to_view(row, idle)
             policy, verdict = view.policy, view.verdict
             if policy is None:
-                raise NotExtended("Nothing stops this server for being idle: there is nothing to extend.")
+                raise NotExtended(Text("Nothing stops this server for being idle: there is nothing to extend."))
             if view.stop is not None and view.stop.cause not in IDLE_CAUSES:
                 raise NotExtended(
                     Text("It is stopped because %(why)s; that can't be extended.", why=why_it_stops(view.stop.cause))
@@ -155,7 +155,7 @@ class SqlIdle:
         with unit_of_work(self._engine) as db:
             row, _ = self._open(db, session_id)
             if row.time_limit is None:
-                raise NotExtended("This server has no time limit of its flavor: there is nothing to extend.")
+                raise NotExtended(Text("This server has no time limit of its flavor: there is nothing to extend."))
             row.time_limit += seconds
             server = ServerRef(row.username, row.servername)
             db.add(_audit(self._clock(), by, "time_limit.extend", server, f"session {session_id}, {seconds} s"))
@@ -165,7 +165,7 @@ class SqlIdle:
     def _open(self, db: Session, session_id: str) -> tuple[SessionRow, IdleRow | None]:
         found = read_one(db, SessionRow.session_id == session_id, *OPEN, for_update=True)
         if found is None:
-            raise NotExtended("This server does not run any more: there is nothing to extend.")
+            raise NotExtended(Text("This server does not run any more: there is nothing to extend."))
         return found
 
     def _write_extension(self, db: Session, session_id: str, found: Extension) -> None:

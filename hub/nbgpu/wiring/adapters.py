@@ -27,6 +27,7 @@ from nbgpu.spawner.desk import Desk, ImageShelf
 from nbgpu.spawner.device_access import DeviceAccess, SimulatedAccess, ToolkitAccess
 from nbgpu.spawner.docker_calls import LateClient
 from nbgpu.spawner.fleet import DockerFleet
+from nbgpu.spawner.idling import Idling
 from nbgpu.spawner.local_devices import ProcessAccess
 from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
@@ -241,6 +242,7 @@ class Adapters:
             images=self.images,
             currency=self.settings.billing.currency,
             purse=self.limits,
+            idling=Idling(self.settings.idle_site, self.idle),
             turnstile=Turnstile(self.settings.engine.starts),
             on_doubt=on_doubt,
         )

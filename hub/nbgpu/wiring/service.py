@@ -13,6 +13,7 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from nbgpu.wiring.sampling import Sampling
 
 HEALTH_TOKEN = "health-token"  # noqa: S105 - the name of the file that keeps it; it opens nothing else
+COOKIE_SECRET = "service-cookie-secret"  # noqa: S105 - the name of the file that keeps it
 LOCK_FILE = "service.lock"
 URL_FOR_SERVERS = "NBGPU_SERVICE_URL"  # the same variable names it to the servers
 LOCK_SECONDS = 20.0  # for the service of a hub that has just ended to end, too
@@ -87,6 +89,7 @@ class Work:
         self._sampling: Sampling | None = None
         self._loops: Loops | None = None
         self._error: str | None = None
+        self._is_simulated = False
         self._ending = threading.Event()
 
     def begin(self) -> None:
@@ -129,6 +132,8 @@ class Work:
             flavors={each.slug: each for each in adapters.settings.flavors},
             idle=ServiceIdle(adapters.idle, self._sampling.idle_watch),
             find_due=adapters.idle.due,
+            is_simulated=self._is_simulated,
+            is_local=adapters.is_local,
         )
 
     def _begin(self) -> None:
@@ -137,6 +142,7 @@ class Work:
         while not self._ending.is_set():
             try:
                 sampling = self._build()
+                self._is_simulated = sampling.adapters.inventory.snapshot().simulated
                 loops = Loops([*sampling.loops(), *Money(sampling.adapters).loops()])
             except NbgpuError as error:
                 if str(error) != self._error:
@@ -195,6 +201,14 @@ def _make_auth() -> HubAuth:
     return made
 
 
+def _load_pages(find_books: Callable[[], Books | None]) -> list[tuple[Any, ...]]:
+    if "JUPYTERHUB_API_TOKEN" not in os.environ:
+        return []  # no hub has started it: nobody could log in
+    from nbgpu.service.pages.routes import page_routes
+
+    return page_routes(PREFIX, find_books)
+
+
 def main(arguments: list[str]) -> None:
     """Be the service until told to end; the argument is the hub's process id, 0 for none."""
     end_with_the_hub(int(arguments[0]) if arguments else 0)
@@ -206,9 +220,11 @@ def main(arguments: list[str]) -> None:
     work = Work(_build)
     work.begin()
     try:
-        app = make_app(work.health, deployment.secret(HEALTH_TOKEN), work.books, LateHubAuth())
+        cookies = deployment.secret(COOKIE_SECRET)
+        app = make_app(work.health, deployment.secret(HEALTH_TOKEN), work.books, LateHubAuth(), cookie_secret=cookies)
         port = service_port(deployment)
-        asyncio.run(serve(port, app, for_servers=_place_for_servers(port)))
+        load_pages = partial(_load_pages, work.books)
+        asyncio.run(serve(port, app, for_servers=_place_for_servers(port), load_pages=load_pages))
     except OSError as error:
         raise SystemExit(f"The service can't listen on port {service_port(deployment)}: {error}") from error
     finally:

@@ -105,7 +105,8 @@ class AdmittingMixin(LoggingConfigurable):
 async def render_options_form(spawner: AdmittingMixin) -> str:
     """Return the inside of the spawn form: the cards and images as they are now."""
     try:
-        view = await only_asking(spawner.desk.view, spawner.group_names, spawner.orm_spawner.user_options or {})
+        options, name = spawner.orm_spawner.user_options or {}, spawner.user.name
+        view = await only_asking(spawner.desk.view, spawner.group_names, options, username=name)
     except NbgpuError as error:
         raise to_spawn_exception(error, spawner.translator) from None
     return render_form(view, spawner.translator)

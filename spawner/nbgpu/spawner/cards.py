@@ -10,6 +10,7 @@ from nbgpu.core.leases import Lease
 from nbgpu.core.periods import HOUR
 from nbgpu.core.texts import Text
 from nbgpu.core.units import render_money, render_price, render_size
+from nbgpu.spawner.idling import IdleRule
 from nbgpu.spawner.stock import Stock, build_stock
 
 KIND_TITLES = {
@@ -54,6 +55,7 @@ class Card:
     stock: Stock
     stock_text: Text | None  # "2 of 3 free"
     images: tuple[str, ...]
+    idle: IdleRule | None = None  # None: it is never stopped for being idle
 
 
 def build_card(
@@ -63,6 +65,7 @@ def build_card(
     *,
     currency: str,
     time_limits: Mapping[str, timedelta | None] | None = None,
+    idle: IdleRule | None = None,
 ) -> Card:
     """Return the card of a flavor."""
     stock = build_stock(flavor, inventory, leases, time_limits)
@@ -81,6 +84,7 @@ def build_card(
         stock=stock,
         stock_text=_describe_stock(stock),
         images=flavor.images,
+        idle=idle,
     )
 
 

@@ -18,6 +18,7 @@ from nbgpu.core.ports import AuditLog, Homes, Inventory, LeaseStore
 from nbgpu.core.texts import Text
 from nbgpu.spawner.cards import Card, ImageView, build_card
 from nbgpu.spawner.device_access import DeviceAccess, DeviceGrant
+from nbgpu.spawner.idling import Idling
 from nbgpu.spawner.purse import Meter, Purse, build_meters
 from nbgpu.spawner.sessions import SessionView, build_session_view
 from nbgpu.spawner.stock import explain_shortage
@@ -63,6 +64,7 @@ class Desk:
         currency: str,
         turnstile: Turnstile,
         purse: Purse | None = None,
+        idling: Idling | None = None,
         on_delete: OnDelete = OnDelete.ARCHIVE,
         on_doubt: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -77,6 +79,7 @@ class Desk:
         self._images = images
         self._currency = currency
         self._purse = purse
+        self._idling = idling
         self.turnstile = turnstile
         self.doubt = on_doubt
 
@@ -168,13 +171,20 @@ class Desk:
         """
         return self._leases.release(session_id, reason, ended_at, billable=billable)
 
-    def view(self, groups: frozenset[str], last_options: object) -> MenuView:
-        """Return the menu as it is now. Raises NotAllowed when no flavor is open to the person."""
+    def view(self, groups: frozenset[str], last_options: object, *, username: str = "") -> MenuView:
+        """Return the menu as it is now for a person. Raises NotAllowed when no flavor is open to them."""
         inventory, leases = self._inventory.snapshot(), self._leases.open_leases()
         time_limits = {flavor.slug: flavor.time_limit for flavor in self.menu.flavors}
         return MenuView(
             cards=tuple(
-                build_card(flavor, inventory, leases, currency=self._currency, time_limits=time_limits)
+                build_card(
+                    flavor,
+                    inventory,
+                    leases,
+                    currency=self._currency,
+                    time_limits=time_limits,
+                    idle=self._idling.rule(username, groups, flavor) if self._idling is not None else None,
+                )
                 for flavor in self.menu.eligible(groups)
             ),
             images=self._images.views(),
@@ -184,16 +194,23 @@ class Desk:
 
     def sessions(self, username: str, servernames: Iterable[str]) -> dict[str, SessionView]:
         """Return the newest session of each of a user's servers that has had one: the running or the last one."""
-        found = {name: self._leases.find_newest(ServerRef(username, name)) for name in servernames}
+        newest = {name: self._leases.find_newest(ServerRef(username, name)) for name in servernames}
+        found = {name: lease for name, lease in newest.items() if lease is not None}
         devices = self._inventory.snapshot().by_uuid
-        running = [each.session_id for each in found.values() if each is not None and each.released_at is None]
+        running = [each.session_id for each in found.values() if each.released_at is None]
         costs = self._purse.costs(running) if self._purse is not None and running else {}
+        idle = self._idling.views(username, found.values()) if self._idling is not None and found else {}
         return {
             name: build_session_view(
-                lease, self.menu.get(lease.flavor), devices, self._currency, costs.get(lease.session_id)
+                lease,
+                self.menu.get(lease.flavor),
+                devices,
+                self._currency,
+                cost=costs.get(lease.session_id),
+                idle=idle.get(lease.session_id),
+                zone=self._idling.zone if self._idling is not None else UTC,
             )
             for name, lease in found.items()
-            if lease is not None
         }
 
     def meters(self, username: str, groups: Iterable[str]) -> tuple[Meter, ...]:

@@ -1,0 +1,27 @@
+"""Where the service's pages are."""
+
+from collections.abc import Callable
+from typing import Any
+
+from jupyterhub.services.auth import HubOAuth
+
+from nbgpu.service.books import Books
+from nbgpu.service.pages.base import CallbackHandler, FileHandler, Frame
+from nbgpu.service.pages.look import SHARED, SHARED_FILES, STATIC
+from nbgpu.service.pages.servers import ExtendPage, ServersPage
+
+PAGES = "servers|servers/extend"
+
+
+def page_routes(
+    prefix: str, find_books: Callable[[], Books | None], *, auth: HubOAuth | None = None
+) -> list[tuple[Any, ...]]:
+    """Return the pages' routes under a path like "/services/nbgpu/"; without `auth` the environment's hub is asked."""
+    parts = {"frame": Frame(prefix, find_books, auth or HubOAuth.instance())}
+    return [
+        (rf"{prefix}servers", ServersPage, parts),
+        (rf"{prefix}servers/extend", ExtendPage, parts),
+        (rf"{prefix}oauth_callback", CallbackHandler, parts),
+        (rf"{prefix}static/({SHARED_FILES})", FileHandler, {"path": str(SHARED)}),
+        (rf"{prefix}static/(.*)", FileHandler, {"path": str(STATIC)}),
+    ]

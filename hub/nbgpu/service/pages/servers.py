@@ -1,0 +1,83 @@
+"""The page of running servers: why each runs, when it stops, and one click to keep it running."""
+
+import asyncio
+from collections.abc import Sequence
+from http import HTTPStatus
+from urllib.parse import urlencode
+
+from nbgpu.core.errors import NotAllowed, NotExtended, UnknownSession
+from nbgpu.core.idle_view import IdleView
+from nbgpu.core.statement_form import find_zone
+from nbgpu.core.texts import Text
+from nbgpu.service.pages.base import PageHandler
+from nbgpu.service.pages.rows import STATES, Filter, Row, build_row, select
+from nbgpu.service.sessions import click, may_extend
+
+LONGEST = 255  # characters of what is looked for
+
+
+class ServersPage(PageHandler):
+    """One's own running servers; all for administrators, with a filter."""
+
+    async def get(self) -> None:
+        """Show them."""
+        done = self.get_query_argument("extended", "")
+        wanted = Filter(
+            text=self.get_query_argument("q", "").strip()[:LONGEST],
+            state=self.get_query_argument("state", ""),
+        )
+        await self.show_servers(wanted, done=done)
+
+    async def show_servers(self, wanted: Filter, *, done: str = "", problem: object = None) -> None:
+        """Answer with the page; `done` is the session that was extended, `problem` why one was not."""
+        rows = await asyncio.to_thread(self._read)
+        shown, found = select(rows, wanted)
+        extended = next((row for row in rows if row.session_id == done and row.extended_until is not None), None)
+        self.show(
+            "servers.html",
+            rows=shown,
+            found=found,
+            total=len(rows),
+            wanted=wanted,
+            states=STATES,
+            extended=extended,
+            problem=problem,
+        )
+
+    def _read(self) -> Sequence[Row]:
+        books, caller = self.books, self.caller
+        zone = find_zone(books.timezone)
+        return [
+            build_row(view, books.flavors.get(view.flavor), zone, viewer=caller.name, operates=caller.operates)
+            for view in self.idle.running(None if caller.reads_all else caller.name)
+        ]
+
+
+class ExtendPage(ServersPage):
+    """The form behind the button."""
+
+    async def get(self) -> None:
+        """Show the servers: somebody has reloaded the answer to a form."""
+        self.redirect(f"{self.frame.prefix}servers")
+
+    async def post(self) -> None:
+        """Keep a server running; show the page again, so that a reload does nothing."""
+        wanted = Filter(text=self.get_body_argument("q", "")[:LONGEST], state=self.get_body_argument("state", ""))
+        session_id = self.get_body_argument("session_id", "")
+        try:
+            await asyncio.to_thread(self._extend, session_id)
+        except NotExtended as refusal:
+            self.set_status(HTTPStatus.CONFLICT)
+            await self.show_servers(wanted, problem=refusal.text)
+            return
+        query = {"extended": session_id, "q": wanted.text, "state": wanted.state}
+        there = urlencode({name: value for name, value in query.items() if value})
+        self.redirect(f"{self.frame.prefix}servers?{there}", status=HTTPStatus.SEE_OTHER)
+
+    def _extend(self, session_id: str) -> IdleView:
+        view = self.idle.find(session_id)
+        if view is None or view.ended_at is not None:
+            raise UnknownSession(Text("This server does not run any more."))
+        if not may_extend(self.caller, view):
+            raise NotAllowed(Text("This is somebody else's server."))
+        return click(self.idle, view, self.caller)

@@ -1,0 +1,34 @@
+// Keeps the page of running servers up to date while it is visible. Nothing is replaced under somebody's hands.
+(() => {
+  const PERIOD = 30000; // ms
+  const servers = document.getElementById("servers");
+  const news = document.getElementById("servers-news");
+  const opened = () => [...servers.querySelectorAll("details[open]")].map((each) => each.closest("[data-session]").dataset.session);
+
+  const take = (text) => {
+    const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("servers");
+    if (fresh === null) throw new Error("not the page");
+    if (servers.contains(document.activeElement)) return;
+    window.nbgpu.showTimes(fresh);
+    for (const session of opened()) {
+      const details = fresh.querySelector(`[data-session="${CSS.escape(session)}"] details`);
+      if (details !== null) details.open = true;
+    }
+    servers.replaceChildren(...fresh.childNodes);
+  };
+
+  const refresh = async () => {
+    if (document.visibilityState !== "visible") return;
+    try {
+      const answer = await fetch(location.href, { headers: { "X-XSRFToken": servers.dataset.xsrf }, redirect: "error" });
+      if (!answer.ok) throw new Error(String(answer.status));
+      take(await answer.text());
+      news.textContent = "";
+    } catch {
+      news.textContent = servers.dataset.stale;
+    }
+  };
+
+  setInterval(refresh, PERIOD);
+  document.addEventListener("visibilitychange", refresh);
+})();
