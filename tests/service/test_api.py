@@ -35,6 +35,7 @@ SCOPES = {
     "new": ["access:services"],
     "root": ["access:services", "admin:users", "custom:nbgpu:usage:read"],
     "culler": ["access:services!service=nbgpu", "custom:nbgpu:cull"],
+    "prometheus": ["access:services!service=nbgpu", "read:metrics"],
     "lost": ["custom:nbgpu:cull"],
 }
 MONTH = Window(kind=WindowKind.MONTH)
@@ -206,3 +207,17 @@ async def test_whoever_waits_too_long_is_told_to_come_again(books):
         assert (await ask("usage")).status_code == 200
     assert (second.status_code, second.headers["retry-after"]) == (503, "10")
     assert "Many statements are being made" in second.json()["detail"]
+
+
+@pytest.mark.parametrize(("who", "status"), [("prometheus", 200), ("root", 200), ("ann", 403), ("culler", 403)])
+async def test_metrics_are_for_who_may_read_the_hubs_own(books, who, status):
+    async with serving(replace(books, metrics=lambda: b"nbgpu_sessions 1\n")) as ask:
+        answer = await ask("../../metrics", who)
+    assert answer.status_code == status
+    if status == 200:
+        assert (answer.text, answer.headers["content-type"].partition(";")[0]) == ("nbgpu_sessions 1\n", "text/plain")
+
+
+async def test_without_metrics_yet_it_is_said(books):
+    async with serving(books) as ask:
+        assert (await ask("../../metrics")).status_code == 503

@@ -22,6 +22,7 @@ from nbgpu.service.callers import HubAuth
 from nbgpu.service.csv_file import write_csv
 from nbgpu.service.handler import ApiHandler
 from nbgpu.service.idle_due import DueHandler
+from nbgpu.service.metrics import MetricsHandler
 from nbgpu.service.sessions import SESSION_HANDLERS
 from nbgpu.service.statuses import Statuses
 from nbgpu.service.turns import Turns
@@ -142,7 +143,8 @@ def api_routes(
         "idle/due": DueHandler,
         **SESSION_HANDLERS,
     }
-    return [(rf"{prefix}api/v1/{name}", handler, parts) for name, handler in handlers.items()]
+    routes = [(rf"{prefix}api/v1/{name}", handler, parts) for name, handler in handlers.items()]
+    return [*routes, (rf"{prefix}metrics", MetricsHandler, parts)]
 
 
 def parse_dimensions(texts: Sequence[str]) -> list[Dimension]:

@@ -93,4 +93,5 @@ class Books:
     idle: IdleBook | None = None  # None while it can't be asked yet
     is_simulated: bool = False  # the driver, of which every page tells
     is_local: bool = False  # servers are processes of this account
+    metrics: Callable[[], bytes] | None = None  # for Prometheus, in its text format; may block
     find_due: Callable[[], Sequence[PlannedStop]] = tuple  # idle servers that are to be stopped now; may block

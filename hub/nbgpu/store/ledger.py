@@ -11,7 +11,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Engine, insert, select, text
+from sqlalchemy import Engine, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -64,6 +64,16 @@ class SqlLedger:
         """Return all charges, or those of a session, as they were posted."""
         with unit_of_work(self._engine, reads_only=True) as db:
             return tuple(select_charges(db, None if session_id is None else [session_id]))
+
+    @retried
+    def charged_since(self, last_id: int) -> tuple[int, dict[str, int]]:
+        """Return the newest charge's id, and the sums of those after `last_id`, in micro-units by flavor."""
+        row = ChargeRow
+        query = select(row.flavor, func.sum(row.billed_cost), func.max(row.id)).where(row.id > last_id)
+        with unit_of_work(self._engine, reads_only=True) as db:
+            found = db.execute(query.group_by(row.flavor)).all()
+        newest = max((each[2] for each in found), default=last_id)
+        return newest, {flavor: int(cost) for flavor, cost, _ in found}
 
     @retried
     def verify(self, *, head: str | None = None) -> Verdict:

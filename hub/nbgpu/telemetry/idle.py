@@ -6,11 +6,12 @@ Who is told and stopped is in `limits`: an idle server is one more cause there.
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from nbgpu.core.activity import Reading, Report, Signal, Track, note_reading, note_report
-from nbgpu.core.culling import Look, judge, plan_idle_stop
+from nbgpu.core.culling import Look, State, judge, plan_idle_stop
 from nbgpu.core.idle_policy import IdleSite
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.ports import Clock
@@ -56,6 +57,7 @@ class IdleWatch:
         self._reports: dict[str, tuple[int, Report]] = {}  # the newest by session, with its time
         self._warned: frozenset[str] = frozenset()  # sessions whose stop is decided
         self._due_at = 0.0
+        self.verdicts: Mapping[State, int] = {}  # of the last look: how many of each
         self._hurries = False
 
     def report(self, session_id: str, report: Report) -> None:
@@ -81,6 +83,7 @@ class IdleWatch:
             reports, self._reports = self._reports, {}
         entries = [self._judge(each, readings, reports, now) for each in watched]
         self._store.write(entries, now)
+        self.verdicts = Counter(each.verdict.state for each in entries)
         self._warned = frozenset(each.session_id for each in entries if each.stop is not None)
 
     def _judge(

@@ -11,6 +11,8 @@ import math
 import time
 from collections.abc import Iterable
 
+from prometheus_client import Counter
+
 from nbgpu.core.errors import HubRefused, NbgpuError
 from nbgpu.core.leases import Lease, LeaseState
 from nbgpu.core.ports import AuditLog, Fleet, HubView, Inventory, LeaseStore
@@ -23,6 +25,8 @@ ACTOR = "reconciler"
 _ALL = "\0"  # the key that stands for a comparison of everything: no label of a container can be it
 
 log = logging.getLogger("nbgpu.reconciler")
+# In the hub's process, so it is among the hub's own metrics.
+REPAIRS = Counter("nbgpu_reconciler_repairs", "Sessions that the reconciler has mended", ["repair"])
 
 
 class Reconciler:
@@ -64,6 +68,7 @@ class Reconciler:
             self._leases.release(session_id, f"reconciled: {reason}", ended_at, billable=was_ready)
         if repair is Repair.NOTHING:
             return None
+        REPAIRS.labels(repair).inc()
         subject = str(lease.server) if lease is not None else session_id
         self._audit.record(
             actor=ACTOR, action=f"reconcile.{repair}", subject=subject, detail=f"session {session_id}: {reason}"

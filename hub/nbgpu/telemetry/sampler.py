@@ -51,6 +51,7 @@ class Sampler:
         self._seen: frozenset[Metered] = frozenset()
         self._sampled_at: float | None = None  # by a clock that is never set
         self._problem: str | None = None
+        self.readings: Readings | None = None  # the newest
 
     def tick(self) -> None:
         """Look once. Raises DriverError when the driver can't be asked: this time is a gap then.
@@ -90,6 +91,7 @@ class Sampler:
             self._problem = str(error)
             raise
         self._problem, self._sampled_at = None, time.monotonic()
+        self.readings = readings
         return readings
 
     def _count(self, samples: Mapping[str, UsageSample], devices: tuple[Holding, ...], elapsed: int) -> None:

@@ -90,6 +90,7 @@ class Work:
         self._loops: Loops | None = None
         self._error: str | None = None
         self._is_simulated = False
+        self._metrics: Callable[[], bytes] | None = None
         self._ending = threading.Event()
 
     def begin(self) -> None:
@@ -132,11 +133,13 @@ class Work:
             flavors={each.slug: each for each in adapters.settings.flavors},
             idle=ServiceIdle(adapters.idle, self._sampling.idle_watch),
             find_due=adapters.idle.due,
+            metrics=self._metrics,
             is_simulated=self._is_simulated,
             is_local=adapters.is_local,
         )
 
     def _begin(self) -> None:
+        from nbgpu.wiring.metrics import build_metrics
         from nbgpu.wiring.money import Money
 
         while not self._ending.is_set():
@@ -152,6 +155,7 @@ class Work:
                 log.exception("The service can't begin yet")
                 self._error = f"{type(error).__name__}: {error}"
             else:
+                self._metrics = build_metrics(sampling, self.health)
                 self._sampling, self._loops = sampling, loops
                 loops.start()
                 return

@@ -8,6 +8,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from prometheus_client import Gauge
+
+WAITING = Gauge("nbgpu_starts_waiting", "Starts that wait for their turn")  # among the hub's own metrics
+
 
 class Turnstile:
     """Lets `limit` holders in at a time, first come first served."""
@@ -31,6 +35,7 @@ class Turnstile:
             return
         ticket = _Ticket(on_place)
         self._waiting.append(ticket)
+        WAITING.inc()
         on_place(len(self._waiting))
         try:
             await ticket.called.wait()
@@ -39,12 +44,14 @@ class Turnstile:
                 self._leave()  # called in the same moment: the place goes to the next
             else:
                 self._waiting.remove(ticket)
+                WAITING.dec()
                 self._tell_places()
             raise
 
     def _leave(self) -> None:
         if self._waiting:
             self._waiting.popleft().called.set()
+            WAITING.dec()
             self._tell_places()
         else:
             self._free += 1
