@@ -115,6 +115,9 @@ def test_the_panel_wheel_has_the_panel_and_nothing_of_the_hub() -> None:
     names = zipfile.ZipFile(io.BytesIO(content)).namelist()
     assert "nbgpu/panel/__init__.py" in names
     assert {name.split("/")[1] for name in names if name.startswith("nbgpu/")} == {"core", "nvml", "panel"}
+    shared = {name.partition(".data/data/")[2] for name in names if ".data/data/" in name}
+    assert "etc/jupyter/jupyter_server_config.d/nbgpu.json" in shared
+    assert "share/jupyter/labextensions/@nbgpu/panel/static/remoteEntry.js" in shared
     assert any(requirement.startswith("nvidia-ml-py") for requirement in panel_requirements())
     assert build_panel_wheel()[1] == content
 

@@ -75,7 +75,7 @@ print(entry_points(group="jupyterhub.spawners", name="nbgpu")["nbgpu"].value)
 def test_wheel_carries_what_is_not_python(regular):
     names = set(zipfile.ZipFile(regular.wheel).namelist())
     expected = [f"nbgpu/{package}/py.typed" for package in PACKAGES]
-    expected += ["nbgpu/panel/panel.js", "nbgpu/panel/panel.css"]
+    expected += ["nbgpu/panel/panel.js", "nbgpu/panel/panel.css", "nbgpu/panel/lab.js"]
     expected += ["nbgpu/machine/proxy/package.json", "nbgpu/machine/proxy/package-lock.json"]
     expected += [
         f"nbgpu/{file.relative_to(ROOT / 'hub/nbgpu')}"
@@ -90,6 +90,20 @@ def test_site_files_are_installed(regular):
     expected = ["constraints.txt", "jupyterhub_config.py", "nbgpu.toml"]
     expected += [str(f.relative_to(ROOT)) for f in (ROOT / "images" / "base").rglob("*") if f.is_file()]
     assert [name for name in expected if not (shared / name).is_file()] == []
+
+
+def test_jupyter_finds_the_panels_extensions(installed):
+    code = """
+import sys
+from pathlib import Path
+from jupyter_server.extension.config import ExtensionConfigManager
+from jupyterlab_server.config import get_federated_extensions
+here = Path(sys.prefix)
+enabled = ExtensionConfigManager(read_config_path=[str(here / "etc/jupyter")]).get_jpserver_extensions()
+found = get_federated_extensions([str(here / "share/jupyter/labextensions")])
+print(enabled["nbgpu.panel.server"], found["@nbgpu/panel"]["jupyterlab"]["_build"]["load"])
+"""
+    assert installed.python(code).split() == ["True", "static/remoteEntry.js"]
 
 
 def test_panel_needs_nothing_of_the_hub(regular):

@@ -20,7 +20,8 @@ PREFIX = Path(nbgpu.panel.__file__).parent / "prefix"
 TOKEN = "panel"
 HURRIED = """
 from nbgpu.panel.server import extension, reporter, session
-reporter.EVERY_S, reporter.LEAST_S, session.LEAST_S, extension.LOOK_S = 0.4, 0.2, 0.2, 0.1
+reporter.EVERY_S, reporter.LEAST_S, reporter.LONGEST_S = 0.4, 0.2, 0.4
+session.LEAST_S, extension.LOOK_S = 0.2, 0.1
 """  # so that a test need not wait for half a minute
 
 

@@ -45,11 +45,14 @@ def notice(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(
-    tmp_path_factory: pytest.TempPathFactory, shared_hub: HubService, driver: SimulatedDriver, notice: Path
-) -> Iterator[str]:
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("server") / "server.log"
+
+
+@pytest.fixture(scope="module")
+def server(shared_hub: HubService, driver: SimulatedDriver, notice: Path, log: Path) -> Iterator[str]:
     environ = {**show_devices(driver, driver.uuids), **shared_hub.environment(), "NBGPU_NOTICE_FILE": str(notice)}
-    with jupyter(tmp_path_factory.mktemp("server"), environ, app="jupyter_server") as url:
+    with jupyter(log.parent, environ, app="jupyter_server") as url:
         yield url
 
 
@@ -225,6 +228,19 @@ async def test_another_sites_page_may_not_listen(server: str) -> None:
         pass
     with pytest.raises(HTTPClientError, match="403"):
         await websocket_connect(HTTPRequest(url, headers={"Origin": "http://evil.example", "Cookie": cookie}))
+
+
+async def test_one_line_of_the_servers_log_says_that_the_hub_is_away(hub: HubService, server: str, log: Path) -> None:
+    hub.status = None
+    await in_thread(hub.until, lambda _: True)
+    await in_thread(hub.until, lambda _: True)
+    hub.status = dict(STATUS)
+    await in_thread(hub.until, lambda _: True)
+    await in_thread(hub.until, lambda _: True)
+    text = await asyncio.to_thread(log.read_text)
+    told = [line for line in text.splitlines() if "nbgpu service" in line][-2:]
+    assert [line[:2] for line in told] == ["[W", "[I"]
+    assert "does not answer; try again in a minute" in told[0]
 
 
 async def test_it_works_where_terminals_are_off_and_there_is_no_hub(tmp_path: Path, driver: SimulatedDriver) -> None:

@@ -117,7 +117,8 @@ def all_rules(router: RuleRouter) -> Iterator[Rule]:
 
 
 def load(serverapp: Any) -> None:
-    """Join a Jupyter server."""
+    """Join a Jupyter server, and write to its log."""
+    log.parent = serverapp.log
     extension = Extension(serverapp, os.environ)
     extension.join()
     serverapp.io_loop.add_callback(extension.start)
