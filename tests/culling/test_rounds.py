@@ -71,6 +71,17 @@ async def test_what_a_hub_that_is_away_leaves_over_is_done_when_it_is_back(stub,
     assert {path for path, _ in hub.stops} == paths_of([3, 449])
 
 
+@pytest.mark.case(20)
+async def test_of_five_thousand_all_are_looked_at(stub, culler_of, caplog):
+    caplog.set_level(logging.INFO, "nbgpu.culler")
+    idle = [*range(0, 5000, 113), 4999]
+    hub = stub(5000, due={session_of(each) for each in idle})
+    await culler_of(hub).round()
+    assert sorted(path for path, _ in hub.stops) == sorted(paths_of(idle))
+    assert "Examined 5000 running servers" in caplog.text
+    assert hub.lists == [list(range(0, 5000, 100))]
+
+
 async def test_while_nothing_is_due_the_hub_is_not_asked(stub, culler_of):
     hub = stub(450)
     await culler_of(hub).round()
