@@ -153,6 +153,12 @@ def test_a_busy_cpu_phase_between_gpu_phases_is_no_idle_gpu():
     assert judge(tracks, POLICY, look(4 * 3600)).forecast.at > BEGIN + 5 * 3600
 
 
+def test_a_long_download_is_no_idle_gpu():
+    reading = replace(IDLE, network_rate=10_000_000)
+    tracks = watch(10 * 3600, reading=reading, report=Report(terminals=1, terminal_jobs=1))
+    assert judge(tracks, POLICY, look(10 * 3600)).forecast.at > BEGIN + 11 * 3600
+
+
 def test_a_cell_in_which_nothing_moves_has_the_busy_limit_from_its_begin():
     tracks = watch(1800)
     tracks = watch(7 * 3600, report=Report(kernels_busy=1), tracks=tracks, begin=BEGIN + 1800)

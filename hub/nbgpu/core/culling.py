@@ -17,7 +17,7 @@ from nbgpu.core.stops import Stop
 
 _GPU = (Signal.GPU, Signal.GPU_MEMORY)
 _LEAST_NOTICE = 60  # seconds, where a policy warns later or not at all
-_COUNTS_FOR_GPU = frozenset({Signal.GPU, Signal.GPU_MEMORY, Signal.CPU}) | CLAIMS  # not that somebody edits text
+_COUNTS_FOR_GPU = frozenset(Signal) - {Signal.PERSON}  # not that somebody edits text
 
 
 class State(StrEnum):

@@ -75,7 +75,7 @@ class IdleSettings(ForSomebody):
     )
     gpu_idle_limit: Limit | None = Field(
         None,
-        description="How long a GPU may do nothing while its person edits text; CPU at work, running cells and "
+        description="How long a GPU may do nothing while its person edits text; CPU and network at work, cells and "
         'programs keep it; "never" or at least 15 min.',
     )
     busy_limit: Span | None = Field(
