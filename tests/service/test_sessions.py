@@ -1,6 +1,8 @@
 """The API of running servers: who may read, tell and extend what; what is not a report is refused."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -64,16 +66,13 @@ class Money:
     def __init__(self) -> None:
         self.asked = []
 
-    def accounts(self, username, groups):
-        self.asked.append((username, groups))
-        return ()
-
-    def quotas(self, username, groups=None):
-        return ()
-
     def costs(self, session_ids):
         self.asked.append(tuple(session_ids))
         return dict.fromkeys(session_ids, 40_000)
+
+    def purses(self, people):
+        self.asked.append(tuple(sorted(people)))
+        return dict.fromkeys(people, ((), ()))
 
 
 @pytest.fixture
@@ -321,11 +320,23 @@ async def test_where_one_click_gives_nothing_nobody_but_an_administrator_extends
     assert granted.json()["idle"]["extend_s"] == 0
 
 
-async def test_thousands_of_reports_ask_for_money_once(idle, money):
+async def test_thousands_of_reports_read_all_sessions_and_their_money_once(idle, money):
     async with serving(idle, money) as ask:
         for _ in range(5):
             await ask("sessions/a-1/report", "server", REPORT)
-    assert money.asked == [("ann", ("ml",)), ("a-1",)]
+    assert money.asked == [("a-1", "a-2", "b-1"), (("ann", ("ml",)), ("bob", ("ml",)))]
+    assert len(idle.reports) == 5
+
+
+async def test_sessions_are_some_seconds_old_and_a_new_one_is_known(idle, money):
+    async with serving(idle, money) as ask:
+        await ask("sessions/a-1/report", "server", REPORT)
+        idle.views["a-1"] = replace(idle.views["a-1"], extension=Extension(until=SECONDS + 60, used=60))
+        idle.views["new"] = replace(idle.views["a-2"], session_id="new")
+        before = (await ask("sessions/a-1/report", "server", REPORT)).json()
+        newer = await ask("sessions/new/report", "named", REPORT)
+    assert before["idle"]["extended_until"] is None, "sessions are some seconds old"
+    assert newer.status_code == 200, "but one that has just begun is known"
 
 
 def test_what_is_old_is_read_together_and_what_nobody_wants_is_forgotten():
@@ -335,7 +346,7 @@ def test_what_is_old_is_read_together_and_what_nobody_wants_is_forgotten():
         reads.append(sorted(keys))
         return {key: key.upper() for key in keys if key != "gone"}
 
-    kept = Recent(60, together=True, clock=lambda: now[0])
+    kept = Recent(60, clock=lambda: now[0])
     for key in ("a", "b", "gone"):
         kept.get([key], read)
     now[0] = 61
@@ -346,6 +357,26 @@ def test_what_is_old_is_read_together_and_what_nobody_wants_is_forgotten():
     now[0] = 1000
     kept.get(["c"], read)
     assert reads == [["a"], ["b"], ["gone"], ["a", "b"], ["a", "b"], ["c"]]
+
+
+def test_while_one_reads_others_have_what_was_there():
+    now, kept = [0.0], Recent(60, clock=lambda: now[0])
+    kept.get(["a"], lambda keys: {"a": 1})
+    now[0] = 61
+    entered, go_on = threading.Event(), threading.Event()
+
+    def read(keys):
+        entered.set()
+        assert go_on.wait(30)
+        return dict.fromkeys(keys, 2)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(kept.get, ["a"], read)
+        assert entered.wait(30)
+        assert kept.get(["a"], read) == {"a": 1}
+        go_on.set()
+        assert first.result() == {"a": 2}
+    assert kept.get(["a"], read) == {"a": 2}
 
 
 @pytest.mark.parametrize(

@@ -211,3 +211,25 @@ def test_accounts_of_a_person_and_of_all(open_store, start, clock, keep):
     ]
     assert {each.owner for each in limits.all_accounts()} == {"ann", "ml"}
     assert [each.owner for each in limits.accounts("bob", [])] == ["bob"]
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_of_many_people_it_reads_what_it_reads_of_each(open_store, start, clock, keep, engine, limited):
+    hours = QuotaPolicy(who=EVERYONE, gpu_seconds=40 * 3600, window=MONTH, servers=5)
+    policies = (own(20 * PRICE), pool(30 * PRICE), hours) if limited else ()
+    store, limits = open_store(*policies), keep(*policies)
+    groups = {f"u{number}": ("ml",) if number % 2 else () for number in range(8)}
+    for number, (name, theirs) in enumerate(groups.items()):
+        over = start(store, user=name, groups=theirs)
+        clock.now += HOUR
+        store.release(over.session_id, "stopped", clock.now)
+        if number < 5:  # of the last ones nothing is posted yet
+            SqlMetering(engine, clock).settle()
+        if number < 2:  # of the others nothing runs
+            start(store, user=name, groups=theirs, time_limit=24 * HOUR)
+    clock.now += HOUR / 4
+    people = list(groups.items())
+    for some in (people, people[:2], [("nobody", ())]):
+        found = limits.purses(some)
+        assert found == {each: (limits.accounts(*each), limits.quotas(*each)) for each in some}
+        assert all(bool(accounts) == bool(quotas) == limited for accounts, quotas in found.values())

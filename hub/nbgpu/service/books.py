@@ -42,6 +42,11 @@ class Limits(Protocol):
     def quotas(self, username: str, groups: Iterable[str] | None = None) -> tuple[Quota, ...]:
         """Return a person's limits."""
 
+    def purses(
+        self, people: Iterable[tuple[str, tuple[str, ...]]]
+    ) -> dict[tuple[str, tuple[str, ...]], tuple[tuple[Account, ...], tuple[Quota, ...]]]:
+        """Return the accounts and limits of many people, each with their groups."""
+
     def costs(self, session_ids: Iterable[str]) -> dict[str, int]:
         """Return what sessions have cost so far, in micro-units."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tornado.web import HTTPError
 
+from nbgpu.core.activity import Report
 from nbgpu.core.errors import NotAllowed, NotExtended, UnknownSession
 from nbgpu.core.idle_view import IdleView
 from nbgpu.core.texts import Text
@@ -97,11 +98,16 @@ class ReportHandler(SessionHandlerBase):
     async def post(self, session_id: str) -> None:
         """Take it and answer with the status."""
         report = parse_report(self.request.body)
-        view = await asyncio.to_thread(self.find, session_id)
+        self.write(await asyncio.to_thread(self._take, session_id, report))
+
+    def _take(self, session_id: str, report: Report) -> dict[str, Any]:
+        view = self.statuses.running(self.books, self.idle, session_id)
+        if view is None or view.stop is not None:
+            view = self.find(session_id)  # new, ended, or soon to be: as it is at this moment
         if self.caller.server is None or self.caller.server != view.server:
             raise NotAllowed("A server tells of its own session, with its own token; this token is another's.")
         self.idle.report(session_id, report)
-        self.write(await asyncio.to_thread(self.statuses.full, self.books, view))
+        return self.statuses.full(self.books, view)
 
 
 class ExtendHandler(SessionHandlerBase):
