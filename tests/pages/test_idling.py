@@ -102,6 +102,24 @@ async def home(render, user) -> BeautifulSoup:
     )
 
 
+async def test_a_move_that_is_decided_is_no_stop(site, idle, render):
+    user = site.users["ann"]
+    await start(user, profile="one")
+    (lease,) = site.leases.open_leases()
+    forecast = replace(IDLE.forecast, move_to="cpu", cause=Cause.GPU_IDLE)
+    stop = Stop(forecast.at, Cause.GPU_IDLE)
+    idle.views[lease.session_id] = make_view(
+        lease.session_id, verdict=replace(IDLE, forecast=forecast), stop=stop, flavor="one"
+    )
+    site.desk._leases = Stopped(site.leases, stop)
+    alert = (await home(render, user)).select_one(".alert-warning")
+    assert " ".join(alert.text.split()) == (
+        "It will be started anew at 2026-03-10 12:10 UTC without a GPU: its GPU is idle."
+    )
+    site.desk._leases = site.leases
+    await user.stop()
+
+
 @pytest.mark.parametrize(
     ("due", "why"),
     [(-60, "It was stopped: its GPU was idle since 2026-03-10 11:10 UTC, and may be so for 2 h."), (60, "on request")],

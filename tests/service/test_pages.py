@@ -17,11 +17,12 @@ from nbgpu.core.culling import Extension
 from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.idle_policy import IdlePolicy
 from nbgpu.core.leases import ServerRef
+from nbgpu.core.session_status import plain_session
 from nbgpu.core.stops import Stop
 from nbgpu.service.books import Books
 from nbgpu.service.pages.routes import page_routes
 from nbgpu.service.pages.rows import MOST, Filter, build_row, select
-from service.idle_book import BUSY, NOW, SECONDS, FakeIdleBook, make_view
+from service.idle_book import BUSY, IDLE, NOW, SECONDS, FakeIdleBook, make_view
 from support.site import make_flavor
 
 PREFIX, SECRET = "/services/nbgpu/", "secret"
@@ -163,6 +164,17 @@ async def test_what_is_decided_is_told_and_what_has_no_rule_can_not_be_extended(
     assert "not stopped for being idle" in rows["n-1"].text
     assert "not judged yet" in rows["x-1"].text
     assert rows["x-1"].find("i") is None
+
+
+async def test_a_move_that_is_decided_is_no_stop(idle):
+    forecast = replace(IDLE.forecast, move_to="cpu", cause=Cause.GPU_IDLE)
+    view = make_view("a-1", verdict=replace(IDLE, forecast=forecast), stop=Stop(SECONDS + 300, Cause.GPU_IDLE))
+    idle.views = {"a-1": view}
+    async with browsing(idle, "ann") as client:
+        alert = parse(await client.get("servers")).select_one(".alert")
+    assert "It will be started anew at" in alert.text
+    plain = plain_session(view, now=NOW, zone=NOW.tzinfo, flavor=CPU, currency="USD", cost=None)
+    assert "without a GPU, as “cpu”" in plain["stop"]["text"]
 
 
 async def test_one_click_keeps_a_server_and_a_reload_does_nothing(idle):

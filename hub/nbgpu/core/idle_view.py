@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from nbgpu.core.authorize import Cause
 from nbgpu.core.culling import Extension, State, Verdict, left_to_extend
 from nbgpu.core.idle_policy import IdlePolicy
 from nbgpu.core.leases import ServerRef
@@ -30,6 +31,13 @@ class IdleView:
     verdict: Verdict | None  # None: not judged yet, or no policy; of an ended session the last one
     extension: Extension
     ended_at: datetime | None = None
+
+    @property
+    def moves_to(self) -> str | None:
+        """The flavor without a GPU that it goes on with at the stop that is decided; None: it is stopped."""
+        if self.stop is None or self.stop.cause is not Cause.GPU_IDLE or self.verdict is None:
+            return None
+        return self.verdict.forecast.move_to if self.verdict.forecast is not None else None
 
     @property
     def extendable(self) -> int:

@@ -9,7 +9,7 @@ from nbgpu.core.idle_policy import IdlePolicy
 from nbgpu.core.idle_view import IdleView
 from nbgpu.core.idle_words import describe_end, describe_finding, describe_forecast
 from nbgpu.core.periods import to_instant
-from nbgpu.core.stops import IDLE_CAUSES, describe_stop, explain_stop
+from nbgpu.core.stops import IDLE_CAUSES, Move, describe_stop, explain_stop
 from nbgpu.core.texts import Text
 
 _VERDICTS = {State.ACTIVE: "active", State.QUIET: "idle", State.UNKNOWN: "unknown", State.IGNORED: "unknown"}
@@ -57,7 +57,9 @@ def describe_last(view: IdleView, zone: tzinfo) -> Text | None:
 def _plain_stop(view: IdleView, zone: tzinfo) -> dict[str, Any] | None:
     if view.stop is None:
         return None
-    return {"at": _plain(view.stop.at), "cause": view.stop.cause, "text": str(describe_stop(view.stop, zone))}
+    move = Move(view.moves_to, view.image) if view.moves_to is not None else None
+    text = str(describe_stop(view.stop, zone, move))
+    return {"at": _plain(view.stop.at), "cause": view.stop.cause, "text": text}
 
 
 def _plain_idle(view: IdleView, policy: IdlePolicy, zone: tzinfo) -> dict[str, Any]:

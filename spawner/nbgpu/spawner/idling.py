@@ -41,6 +41,7 @@ class IdleLine:
     since: datetime | None  # when it was last seen at work
     stops_at: datetime | None  # if nothing changes
     moves: bool  # it then goes on without a GPU
+    is_moved: bool = False  # and that is decided
 
 
 class Idling:
@@ -84,6 +85,7 @@ def build_idle_line(view: IdleView) -> IdleLine | None:
         since=to_instant(forecast.since) if forecast is not None else None,
         stops_at=to_instant(forecast.at) if forecast is not None else None,
         moves=forecast is not None and forecast.move_to is not None,
+        is_moved=view.moves_to is not None,
     )
 
 

@@ -44,6 +44,7 @@ class Row:
     idle_since: datetime | None
     stops_at: datetime | None  # decided, or if nothing changes
     why: Text | None  # of a stop that is decided
+    moves: bool  # it then goes on without a GPU
     until: datetime | None  # when it has run as long as it may
     forecast: Text | None
     reasons: tuple[Reason, ...]
@@ -88,6 +89,7 @@ def build_row(view: IdleView, flavor: Flavor | None, zone: tzinfo, *, viewer: st
         idle_since=to_instant(forecast.since) if forecast is not None else None,
         stops_at=to_instant(stops_at) if stops_at is not None else None,
         why=why_it_stops(view.stop.cause) if view.stop is not None else None,
+        moves=view.moves_to is not None,
         until=view.until,
         forecast=describe_forecast(verdict, zone) if verdict is not None else None,
         reasons=_reasons(verdict, zone),
