@@ -1,20 +1,24 @@
-"""What the notebook's panel costs: its kernel's CPU, and CPU of one reading against that of gpustat and nvitop."""
+"""What the panel costs: CPU of a kernel with it, of a server that a page looks at, and of one reading beside yardsticks."""
 
+import asyncio
 import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager
+from tornado.websocket import websocket_connect
 
 from bench.figures import Figure, median
 from nbgpu.nvml.simulator import SimulatedDriver
 from nbgpu.nvml.simulator.process_view import show_devices
+from panel.jupyter import TOKEN, jupyter
 
 SECONDS = 20
 READINGS = {"ours": 100, "nvitop": 100, "gpustat": 10}  # gpustat takes most of a second for each
@@ -75,6 +79,7 @@ def measure_panel() -> Iterator[Figure]:
         without, used = _kernel_seconds(environ)
         percent = 100 / SECONDS
         yield Figure("panel.cpu", (used - without) * percent, None, "% core", "below 0.5")
+        yield Figure("panel.server", _server_percent(Path(folder), environ), None, "% core", "below 0.5")
         programs = {name: code for name, code in YARDSTICKS.items() if importlib.util.find_spec(name)}
         costs: dict[str, list[float]] = {"ours": []} | {name: [] for name in programs}
         for _ in range(ROUNDS):
@@ -106,6 +111,37 @@ def _kernel_seconds(environ: dict[str, str]) -> tuple[float, float]:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
         manager.cleanup_resources()
+
+
+def _server_percent(folder: Path, environ: dict[str, str]) -> float:
+    """Return what a Jupyter server needs of a core for one page that looks, more than without it."""
+    with jupyter(folder, environ, app="jupyter_server", hurried=False) as url:
+        pid = int((folder / "server.pid").read_text())
+        without = _cpu_seconds_over(pid, SECONDS)
+        return (asyncio.run(_looked_at(url, pid)) - without) * 100 / SECONDS
+
+
+async def _looked_at(url: str, pid: int) -> float:
+    page = await websocket_connect(f"{url.replace('http', 'ws')}/nbgpu/stream?token={TOKEN}")
+    await page.read_message()
+    measured = asyncio.ensure_future(asyncio.to_thread(_cpu_seconds_over, pid, SECONDS))
+    frames = 0
+    while not measured.done():
+        frames += "frame" in json.loads(await page.read_message() or "")
+    assert frames >= SECONDS - 2
+    page.close()
+    return await measured
+
+
+def _cpu_seconds_over(pid: int, seconds: float) -> float:
+    before = _cpu_seconds(pid)
+    time.sleep(seconds)
+    return _cpu_seconds(pid) - before
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _printed(client: BlockingKernelClient, code: str) -> str:

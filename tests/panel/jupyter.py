@@ -81,7 +81,9 @@ class HubService:
 
 
 @contextmanager
-def jupyter(folder: Path, environ: dict[str, str], *, app: str, options: Sequence[str] = ()) -> Iterator[str]:
+def jupyter(
+    folder: Path, environ: dict[str, str], *, app: str, options: Sequence[str] = (), hurried: bool = True
+) -> Iterator[str]:
     """Run a server of `app` ("jupyterlab", "jupyter_server") on its own port; give its address."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
@@ -94,9 +96,10 @@ def jupyter(folder: Path, environ: dict[str, str], *, app: str, options: Sequenc
     environ |= {"JUPYTER_PATH": str(PREFIX / "share/jupyter"), "JUPYTER_CONFIG_PATH": str(PREFIX / "etc/jupyter")}
     arguments = [f"--port={port}", f"--IdentityProvider.token={TOKEN}", "--no-browser", "--allow-root", *options]
     arguments += [f"--ServerApp.root_dir={home}"]
-    code = HURRIED + f"import runpy, sys; sys.argv[0] = 'x'; runpy.run_module({app!r}, run_name='__main__')"
+    code = HURRIED * hurried + f"import runpy, sys; sys.argv[0] = 'x'; runpy.run_module({app!r}, run_name='__main__')"
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen([sys.executable, "-c", code, *arguments], env=environ, stdout=log, stderr=log)
+    (folder / "server.pid").write_text(str(server.pid))
     try:
         url = f"http://127.0.0.1:{port}"
         with httpx.Client(transport=httpx.HTTPTransport(retries=8), trust_env=False) as client:  # half a minute

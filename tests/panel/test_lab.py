@@ -14,46 +14,14 @@ from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 from nbgpu.nvml.simulator.process_view import show_devices
 from panel.jupyter import TOKEN, HubService, jupyter
+from panel.notebook import WATCH, notebook
 from panel.status import a_status, minutes
 from support import chromium
 
 pytestmark = pytest.mark.browser
 BUSY_S = int(os.environ.get("NBGPU_BUSY_SECONDS", "10"))  # a person's cell may take a minute, or a night
-BUSY = f"""import time
-end = time.monotonic() + {BUSY_S}
-while time.monotonic() < end: pass
-print("the cell", "has ended")"""
-CELLS = [
-    "from nbgpu.panel import GpuPanel\nGpuPanel()",
-    "maps = open('/proc/self/maps').read()\nprint('asks the driver:', 'libnvidia-ml' in maps)",
-    BUSY,
-]
-WATCH = """
-() => {
-  window.drawn = { widget: [], side: [] };
-  for (const [name, place] of [["widget", ".jp-Notebook"], ["side", ".nbgpu-side"]])
-    new MutationObserver(() => drawn[name].push(performance.now() / 1000))
-      .observe(document.querySelector(`${place} [data-reading=cpu_used] ~ svg path`), { attributes: true });
-}
-"""
 IN_CELL = ".jp-Notebook [data-reading=gpu_utilization]"
 BESIDE = ".nbgpu-side [data-reading=gpu_utilization]"
-
-
-def _notebook() -> str:
-    cells = [
-        {
-            "cell_type": "code",
-            "id": str(number),
-            "metadata": {},
-            "outputs": [],
-            "execution_count": None,
-            "source": source,
-        }
-        for number, source in enumerate(CELLS)
-    ]
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return json.dumps({"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5})
 
 
 @pytest.fixture
@@ -68,7 +36,7 @@ def lab(simulate: Any, tmp_path: Path, hub: HubService) -> Iterator[tuple[str, A
     """A plain JupyterLab whose kernels see one simulated GPU, as a server of a hub."""
     driver = simulate("t4")
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "panel.ipynb").write_text(_notebook())
+    (tmp_path / "home" / "panel.ipynb").write_text(notebook(busy_s=BUSY_S))
     quiet = tmp_path / "config" / "labconfig"
     quiet.mkdir(parents=True)
     (quiet / "page_config.json").write_text(
@@ -105,7 +73,7 @@ def _show_side(page: Page) -> None:
 def test_the_panel_goes_on_while_a_cell_is_busy(lab: tuple[str, Any], context: BrowserContext) -> None:
     url, driver = lab
     page = _open(context, url, "/lab/tree/panel.ipynb")
-    expect(page.locator(".jp-Notebook .jp-CodeCell")).to_have_count(len(CELLS), timeout=30_000)
+    expect(page.locator(".jp-Notebook .jp-CodeCell")).to_have_count(3, timeout=30_000)
     expect(page.get_by_role("button", name="Python 3 (ipykernel) | Idle")).to_be_visible(timeout=30_000)
     _show_side(page)
     page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells') && null")
