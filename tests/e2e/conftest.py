@@ -61,6 +61,15 @@ warn = ["15 s"]
 extend = "20 s"
 longest_extension = "20 s"
 allow_short = true
+
+[[idle]]
+group = "movers"
+gpu = true
+gpu_idle_limit = "30 s"
+idle_limit = "never"
+warn = ["15 s"]
+move_to = "cpu"
+allow_short = true
 """
 BREAK = """
 def break_some(spawner):

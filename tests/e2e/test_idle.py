@@ -18,9 +18,11 @@ STOPPED = 150  # seconds: boot, limit, extension, looks, and the stop
 
 @pytest.mark.case(18)
 @pytest.mark.case(19)
-def test_a_busy_kernel_survives_three_limits_and_a_forgotten_tab_does_not(hub):
-    """The three servers live side by side: each waits for minutes."""
+def test_work_survives_three_limits_a_forgotten_tab_does_not_and_an_idle_gpu_is_given_back(hub):
+    """The servers live side by side: each waits for minutes."""
     users = [hub.add_user(name, "hasty") for name in ("hasty-busy", "hasty-tab", "hasty-extends")]
+    mover = hub.add_user("mover", "movers")
+    hub.started(mover, profile="t4-shared")
     hub.start_all([(user, "", {"profile": "mig-1g" if user == "hasty-busy" else "cpu"}) for user in users])
     busy, tab = (Notebook(hub.url, user, hub.token(user)) for user in users[:2])
     busy.run(busy.start_kernel(), "import time\ntime.sleep(3600)")
@@ -40,12 +42,20 @@ def test_a_busy_kernel_survives_three_limits_and_a_forgotten_tab_does_not(hub):
         until(lambda: hub.server("hasty-tab") is None, seconds=STOPPED, why="the tab keeps its server alive")
         assert hub.server("hasty-extends") is not None, "its extension was of no use"
         until(lambda: hub.server("hasty-extends") is None, seconds=STOPPED, why="the ceiling does not hold")
+    moved = until(lambda: hub.lease(mover) if is_on_cpu(hub, mover) else None, seconds=STOPPED, why="it keeps its GPU")
+    assert moved.allocation.device_uuids == ()
+    assert hub.wait_ready(mover)["url"] == f"/user/{mover}/"
     until(lambda: time.monotonic() - began > 3 * LIMIT, seconds=STOPPED)
     assert hub.server("hasty-busy") is not None, "a running cell was killed"
     explained = hub.command("idle", "explain", "hasty-busy", "--config", str(hub.settings))
     assert "A cell is running." in explained
     ended = hub.command("idle", "explain", "hasty-tab", "--config", str(hub.settings))
     assert "It was stopped: it was idle since" in ended
+
+
+def is_on_cpu(hub, user: str) -> bool:
+    lease = hub.lease(user)
+    return lease is not None and lease.flavor == "cpu"
 
 
 def stop_of(hub, user: str) -> datetime | None:
