@@ -1,4 +1,4 @@
-"""What the panel costs: CPU of a kernel with it, of a server that a page looks at, and of one reading beside yardsticks."""
+"""What the panel costs: a kernel that has it, a server that a page looks at, and one reading beside yardsticks."""
 
 import asyncio
 import importlib.util
