@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from typer.testing import CliRunner
 
-from nbgpu.cli import gpus
+from nbgpu.cli import cordon, gpus
 from nbgpu.cli.main import app
 from nbgpu.core.errors import NbgpuError
 from nbgpu.core.gpu_health import Fault, FaultKind, Quarantine
@@ -34,7 +34,7 @@ images = ["base"]
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """A site of the local engine, whose hub does not run."""
-    monkeypatch.setattr(gpus, "BETWEEN_LOOKS", 0)
+    monkeypatch.setattr(cordon, "BETWEEN_LOOKS", 0)
     monkeypatch.setenv("NBGPU_SIMULATOR_ROOT", "")  # put back afterwards
     deployment = open_deployment(tmp_path / "data")
     (deployment.data / "engine").write_text("local\n")
@@ -99,6 +99,30 @@ def test_one_that_the_driver_no_longer_has_can_be_struck_off(site):
     assert ", and the driver does not show it. The driver reported Xid 79." in shown
     assert run(site, "return", "GPU-sold").exit_code == 0
     assert site.quarantines.open() == {}
+
+
+def test_a_gpu_is_taken_out_of_service_with_its_instances_and_comes_back(site):
+    devices = site.inventory.snapshot().devices
+    parent = next(device.parent_uuid for device in devices if device.is_mig)
+    done = run(site, "cordon", parent, "--reason", "a\x1bfan \n is loud")
+    assert done.exit_code == 0, done.output
+    assert done.output.count("is leased to nobody new.") == 8
+    shown = " ".join(run(site).output.split())
+    assert "out of service since" in shown
+    assert "has taken it out of service: a fan is loud" in shown
+    again = run(site, "cordon", parent, "--reason", "twice")
+    assert f"{parent} is out of service already." in str(again.exception)
+    assert run(site, "uncordon", parent).output.count("is leased again") == 8
+    assert site.quarantines.open() == {}
+    assert {row.detail for row in site.audit.latest() if row.action == "gpu.cordon"} == {"a fan is loud"}
+
+
+def test_a_device_of_which_nobody_knows_is_not_taken_out_of_service(site):
+    assert "This machine has no device GPU-x." in str(run(site, "cordon", "GPU-x", "--reason", "any").exception)
+    uuid = site.inventory.snapshot().devices[0].uuid
+    assert "Say why" in str(run(site, "cordon", uuid, "--reason", " ").exception)
+    put(site, uuid)
+    assert f"{uuid} is not in quarantine" in str(run(site, "uncordon", uuid).exception), "a fault is no cordon"
 
 
 def test_one_that_is_not_in_quarantine_is_refused_with_those_that_are(site):

@@ -197,3 +197,27 @@ def test_a_device_that_one_container_lost_is_lost_to_that_session_alone(engine, 
     quarantines.put(Quarantine(uuid, NOON + MINUTE, fault, last_good_at=NOON + 2 * MINUTE), other.session_id)
     assert lost_at(engine, one.session_id) == [NOON + MINUTE]
     assert lost_at(engine, other.session_id) == [NOON + 2 * MINUTE], "though the device was in quarantine by then"
+
+
+CORDON = Fault(FaultKind.CORDON, "root has taken it out of service.")
+
+
+def test_a_device_out_of_service_is_lost_to_nobody(engine, lease):
+    quarantines = SqlQuarantines(engine)
+    session = lease()
+    (uuid,) = session.allocation.device_uuids
+    assert quarantines.put(Quarantine(uuid, NOON, CORDON))
+    assert not quarantines.put(Quarantine(uuid, NOON, Fault(FaultKind.CORDON, "Another says so, too.")))
+    assert lost_at(engine, session.session_id) == [None]
+
+
+@pytest.mark.parametrize(("first", "second"), [(CORDON, LOST), (LOST, CORDON)])
+def test_a_fault_and_a_cordon_together_stay_a_cordon_and_lose_the_device(engine, lease, first, second):
+    quarantines = SqlQuarantines(engine)
+    session = lease()
+    (uuid,) = session.allocation.device_uuids
+    for fault in (first, second):
+        assert quarantines.put(Quarantine(uuid, NOON + MINUTE, fault, last_good_at=NOON))
+        assert not quarantines.put(Quarantine(uuid, NOON + MINUTE, fault, last_good_at=NOON))
+    assert quarantines.open()[uuid].fault == Fault(FaultKind.CORDON, f"{first.cause} And: {second.cause}")
+    assert lost_at(engine, session.session_id) == [NOON]

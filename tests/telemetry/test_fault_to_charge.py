@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from nbgpu.core.flavors import FlavorKind
+from nbgpu.core.gpu_health import Fault, FaultKind, Quarantine
 from nbgpu.core.prices import build_prices
 from nbgpu.store.ledger import SqlLedger
 from nbgpu.store.metering import SqlMetering
@@ -62,6 +63,21 @@ def test_a_device_that_comes_back_is_not_charged_again_to_who_had_it_but_to_the_
     lab.look(300)
     end(lab, following)
     assert charged(lab, uuid, following.session_id) == 600
+
+
+def test_a_device_out_of_service_is_charged_to_who_is_on_it_and_leased_to_nobody_new(priced):
+    lab = priced
+    lease = lab.start("ann")
+    (uuid,) = lease.allocation.device_uuids
+    lab.sampler.tick()
+    lab.look(30)
+    cordon = Fault(FaultKind.CORDON, "root has taken it out of service: its fan is loud")
+    assert lab.quarantines.put(Quarantine(uuid, lab.clock(), cordon))
+    lab.look(300)
+    assert lab.leases.find(lease.session_id).lost_devices == frozenset()
+    assert uuid in lab.quarantines.open(), "it reads clean, and stays out of service"
+    end(lab, lease)
+    assert charged(lab, uuid, lease.session_id) == 660
 
 
 def test_a_driver_that_fails_ends_no_charge(priced):

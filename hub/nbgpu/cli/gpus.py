@@ -1,13 +1,12 @@
-"""`nbgpu gpus`: the devices, how they are, who holds them; and giving back one that had a fault."""
+"""`nbgpu gpus`: the devices, how they are, who holds them."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nbgpu.cli.author import find_author
+from nbgpu.cli import cordon
 from nbgpu.cli.lists import find_holders, open_site, show_time, show_user_text
 from nbgpu.cli.output import JsonOption, print_json, print_table, show, to_plain
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
@@ -20,7 +19,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(invoke_without_command=True)
 
-LOOKS, BETWEEN_LOOKS = 3, 1.0  # before a device goes back; seconds
+app.command()(cordon.cordon)
+app.command()(cordon.uncordon)
+app.command("return")(cordon.give_back)
 
 
 @app.callback()
@@ -95,56 +96,13 @@ def _print(listing: _Listing) -> None:
     typer.echo(describe_sampler(listing.sampler))
 
 
-@app.command("return")
-def give_back(
-    uuid: Annotated[str, typer.Argument(help="The device; a GPU's MIG instances come with it.")],
-    *,
-    data: DataOption = DEFAULT_DATA,
-    config: ConfigOption = None,
-) -> None:
-    """Lease a device again that was held back for a fault, if it reads well now."""
-    from nbgpu.core.errors import DriverError, NbgpuError
-    from nbgpu.core.gpu_health import find_affected
-
-    site = open_site(data, config)
-    held_back = site.quarantines.open()
-    parents = {device.uuid: device.parent_uuid for device in site.inventory.snapshot().devices if device.parent_uuid}
-    wanted = [each for each in find_affected(uuid, parents) if each in held_back]
-    if not wanted:
-        others = ", ".join(held_back) or "no device is"
-        raise NbgpuError(f"{uuid} is not in quarantine. In quarantine: {others}.")
-    if (problem := find_problem(site, set(wanted))) is not None:
-        raise DriverError(f"{uuid} stays in quarantine. It was read again: {problem}")
-    now = _now()
-    for each in wanted:
-        if site.quarantines.give_back(each, at=now, by=find_author()):
-            cause = held_back[each].fault.cause
-            site.audit.record(actor=find_author(), action="gpu.return", subject=each, detail=f"had: {cause}")
-            typer.echo(f"{each} is leased again.")
-
-
-def find_problem(site: "Adapters", uuids: set[str]) -> str | None:
-    """Look at devices some times; return what is wrong with one, None when they read well or are not there.
-
-    A device that is lost can't tell its UUID: while one is, it may be any that is missing.
-    """
-    for number in range(LOOKS):
-        time.sleep(BETWEEN_LOOKS if number else 0)
-        samples = site.inventory.sample()
-        missing = uuids - {each.device_uuid for each in samples}
-        for each in samples:
-            unknown = each.device_uuid.startswith(("GPU-lost-", "MIG-lost-"))
-            if each.problem is not None and (each.device_uuid in uuids or (missing and unknown)):
-                return each.problem
-    return None
-
-
 def explain(devices: "Sequence[Device]", held_back: "Mapping[str, Quarantine]") -> dict[str, str]:
     """Return why devices are not leased, by UUID; those that are gone as well."""
     why = {device.uuid: device.problem for device in devices if device.problem is not None}
     for uuid, quarantine in held_back.items():
         gone = "" if any(device.uuid == uuid for device in devices) else ", and the driver does not show it"
-        why[uuid] = f"in quarantine since {show_time(quarantine.since)}{gone}. {quarantine.fault.cause}"
+        cause = show_user_text(quarantine.fault.cause)
+        why[uuid] = f"{_name_state(quarantine)} since {show_time(quarantine.since)}{gone}. {cause}"
     return why
 
 
@@ -157,12 +115,6 @@ def describe_sampler(sampler: Mapping[str, Any] | None) -> str:
         since = "not sampled yet" if age is None else f"last sampled {age:.0f} s ago"
         return f"Stale: {since}. {problem or ''}".strip()
     return f"Sampled {age:.0f} s ago."
-
-
-def _now() -> Any:
-    from nbgpu.nvml.inventory import utc_now
-
-    return utc_now()
 
 
 def _row_of_gpu(device: "Device", listing: _Listing) -> list[str]:
@@ -180,9 +132,14 @@ def _row_of_gpu(device: "Device", listing: _Listing) -> list[str]:
 
 
 def _describe_hold(device: "Device", listing: _Listing) -> str:
-    state = "in quarantine" if device.uuid in listing.held_back else "not leased" if device.problem is not None else ""
+    quarantine = listing.held_back.get(device.uuid)
+    state = _name_state(quarantine) if quarantine is not None else "not leased" if device.problem is not None else ""
     parts = [*map(show_user_text, listing.holders.get(device.uuid, ())), state]
     return ", ".join(filter(None, parts)) or ("in MIG mode" if device.mig_enabled else "free")
+
+
+def _name_state(quarantine: "Quarantine") -> str:
+    return "out of service" if quarantine.fault.kind == "cordon" else "in quarantine"
 
 
 def _plain_gpu(device: "Device", listing: _Listing) -> dict[str, Any]:

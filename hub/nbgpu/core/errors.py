@@ -24,7 +24,8 @@
         ├── QuotaExceeded         403, reason "quota"
         ├── BudgetExceeded        403, reason "budget"
         ├── ImageMissing          503, reason "image"
-        └── NotExtended           409, reason "extension"
+        ├── NotExtended           409, reason "extension"
+        └── DeviceRefused         409, reason "device"
 
 Every message is one or two plain sentences: what was asked, what was found, what to do.
 """
@@ -162,4 +163,11 @@ class NotExtended(Refusal):
     """A server can't be kept running for longer."""
 
     reason = "extension"
+    status_code = 409
+
+
+class DeviceRefused(Refusal):
+    """A device can't be taken out of service, or not be put back."""
+
+    reason = "device"
     status_code = 409

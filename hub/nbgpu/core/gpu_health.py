@@ -4,7 +4,7 @@ A driver that can't be asked says nothing of any device. A fault is the device's
 uncorrectable memory error or an Xid, or it can't be read though the others can.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,6 +13,7 @@ from nbgpu.core.devices import UsageSample
 
 FAILED_SAMPLES = 3  # in a row, for faults that a device may show for a moment
 CLEAN_SAMPLES = 5  # in a row, before a device is leased again
+NO_IDENTITY = ("GPU-lost-", "MIG-lost-")  # UUIDs of devices that were lost before anybody knew theirs
 # What a user's program can cause; the device is as good as before. The same as in NVIDIA's device plugin.
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 
@@ -26,6 +27,7 @@ class FaultKind(StrEnum):
     ECC = "ecc"
     XID = "xid"
     CONTAINER = "container"  # a server's container lost it; the machine has not
+    CORDON = "cordon"  # no fault: an administrator has taken it out of service; who runs on it goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """A device that is not leased for a fault."""
+    """A device that is not leased, for a fault or because somebody has taken it out of service."""
 
     device_uuid: str
     since: datetime
@@ -111,13 +113,33 @@ def may_return(
     """Whether a device goes back to the pool without an administrator.
 
     One that only a container had lost does when it reads clean and no session is on it (`in_use`) any more. Others do
-    where the site says so: after reading clean for `return_after`.
+    where the site says so: after reading clean for `return_after`. What somebody took out of service stays so.
     """
+    if quarantine.fault.kind is FaultKind.CORDON:
+        return False
     if health.clean < CLEAN_SAMPLES or health.clean_since is None:
         return False
     if quarantine.fault.kind is FaultKind.CONTAINER:
         return not in_use
     return return_after is not None and now - max(health.clean_since, quarantine.since) >= return_after
+
+
+def find_objection(samples: Iterable[UsageSample], uuids: Collection[str]) -> str | None:
+    """Return why devices can't go back to the pool by a reading of all; None where they read well or are not there.
+
+    A device that is lost can't tell its UUID: while one is, it may be any that is missing.
+    """
+    found = tuple(samples)
+    missing = set(uuids) - {each.device_uuid for each in found}
+    return next(
+        (
+            each.problem
+            for each in found
+            if each.problem is not None
+            and (each.device_uuid in uuids or (missing and each.device_uuid.startswith(NO_IDENTITY)))
+        ),
+        None,
+    )
 
 
 def _judge_failed(health: DeviceHealth, sample: UsageSample) -> tuple[DeviceHealth, Fault | None]:

@@ -1,15 +1,17 @@
 """Which devices must not be leased now, though the driver shows them. Pure."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from nbgpu.core.devices import Device, InventorySnapshot, UsageSample
+from nbgpu.core.gpu_health import FaultKind, Quarantine
 from nbgpu.core.texts import mark
 from nbgpu.core.units import render_size
 
 # What an idle device may show as used: the driver's own share, larger on large devices.
 LEFTOVER_BYTES = 512 * 2**20
 LEFTOVER_SHARE = 0.02
+_OUT_OF_SERVICE = mark("An administrator has taken it out of service.")
 _AT_FAULT = mark("It had a fault and is not leased until it has been well for a while.")
 
 
@@ -42,13 +44,19 @@ def hold_back_strays(snapshot: InventorySnapshot, given: Iterable[str], held: Co
     return replace(snapshot, devices=devices)
 
 
-def hold_back_quarantined(snapshot: InventorySnapshot, at_fault: Collection[str]) -> InventorySnapshot:
-    """Return the snapshot with a problem on each device that is in quarantine (`at_fault`: UUIDs)."""
+def hold_back_quarantined(snapshot: InventorySnapshot, held_back: Mapping[str, Quarantine]) -> InventorySnapshot:
+    """Return the snapshot with a problem on each device that is in quarantine (`held_back`: by UUID)."""
     devices = tuple(
-        replace(device, problem=_AT_FAULT) if device.uuid in at_fault and device.problem is None else device
+        replace(device, problem=_why(held_back[device.uuid]))
+        if device.uuid in held_back and device.problem is None
+        else device
         for device in snapshot.devices
     )
     return replace(snapshot, devices=devices)
+
+
+def _why(quarantine: Quarantine) -> str:
+    return _OUT_OF_SERVICE if quarantine.fault.kind is FaultKind.CORDON else _AT_FAULT
 
 
 def _judge(device: Device, sample: UsageSample | None, held: Collection[str]) -> Device:

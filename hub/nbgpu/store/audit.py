@@ -1,25 +1,14 @@
 """The audit log: who did what to what, and why."""
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator
 
-from sqlalchemy import Engine, select
+from sqlalchemy import ColumnElement, Engine, select
 
+from nbgpu.core.audit import AuditEntry, AuditQuestion
 from nbgpu.core.ports import Clock
 from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import AuditRow
 from nbgpu.store.work import retried, unit_of_work
-
-
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """One row of the log."""
-
-    recorded_at: datetime
-    actor: str
-    action: str
-    subject: str
-    detail: str
 
 
 class SqlAuditLog:
@@ -42,9 +31,33 @@ class SqlAuditLog:
         with unit_of_work(self._engine) as db:
             db.add(row)
 
-    @retried
     def latest(self, count: int = 100) -> tuple[AuditEntry, ...]:
         """Return the newest rows, newest first."""
+        return self.find(AuditQuestion(), count=count)
+
+    @retried
+    def find(self, question: AuditQuestion, *, count: int, below: int | None = None) -> tuple[AuditEntry, ...]:
+        """Return the newest rows that are looked for, newest first; with `below` only those of lower numbers."""
+        wanted = list(_conditions(question))
+        if below is not None:
+            wanted.append(AuditRow.id < below)
+        query = select(AuditRow).where(*wanted).order_by(AuditRow.id.desc()).limit(count)
         with unit_of_work(self._engine, reads_only=True) as db:
-            rows = db.scalars(select(AuditRow).order_by(AuditRow.id.desc()).limit(count))
-            return tuple(AuditEntry(row.recorded_at, row.actor, row.action, row.subject, row.detail) for row in rows)
+            return tuple(_to_entry(row) for row in db.scalars(query))
+
+
+def _conditions(question: AuditQuestion) -> Iterator[ColumnElement[bool]]:
+    if question.actor:
+        yield AuditRow.actor.icontains(question.actor, autoescape=True)
+    if question.action:
+        yield AuditRow.action.istartswith(question.action, autoescape=True)
+    if question.subject:
+        yield AuditRow.subject.icontains(question.subject, autoescape=True)
+    if question.since is not None:
+        yield AuditRow.recorded_at >= question.since
+    if question.before is not None:
+        yield AuditRow.recorded_at < question.before
+
+
+def _to_entry(row: AuditRow) -> AuditEntry:
+    return AuditEntry(row.recorded_at, row.actor, row.action, row.subject, row.detail, row.id)

@@ -39,11 +39,13 @@ class SqlQuarantines:
         """Quarantine a device, and mark it as lost since its last good sample for the sessions that hold it.
 
         With `session_id` it is lost for that session alone. Both once: False for a device that is in quarantine. A
-        session's mark is never moved, and outlives the quarantine: what a device did for it has ended.
+        session's mark is never moved, and outlives the quarantine: what a device did for it has ended. A device that
+        is taken out of service is lost for nobody.
         """
         try:
             with unit_of_work(self._engine) as db:
-                self._mark_lost(db, quarantine, session_id)
+                if quarantine.fault.kind is not FaultKind.CORDON:
+                    self._mark_lost(db, quarantine, session_id)
                 held = db.scalars(select(QuarantineRow).where(*_open(quarantine.device_uuid))).first()
                 if held is not None:
                     return _worsen(held, quarantine.fault)
@@ -116,10 +118,23 @@ def _open(device_uuid: str) -> tuple[ColumnElement[bool], ...]:
 
 
 def _worsen(row: QuarantineRow, fault: Fault) -> bool:
-    """A device that a container had lost, and that is at fault itself now, does not come back as the former do."""
+    """Bring what has come on top into an open row; False where nothing changes.
+
+    A device that a container had lost, and that is at fault itself now, does not come back as the former do. One that
+    was taken out of service stays so until somebody returns it, whatever was or comes beside.
+    """
+    if FaultKind.CORDON in (row.kind, fault.kind):
+        return _join(row, fault)
     if row.kind != FaultKind.CONTAINER or fault.kind is FaultKind.CONTAINER:
         return False
     row.kind, row.cause = fault.kind, fault.cause[:_CAUSE_LENGTH]
+    return True
+
+
+def _join(row: QuarantineRow, fault: Fault) -> bool:
+    if row.kind == fault.kind or fault.cause in row.cause:
+        return False
+    row.kind, row.cause = FaultKind.CORDON, f"{row.cause} And: {fault.cause}"[:_CAUSE_LENGTH]
     return True
 
 

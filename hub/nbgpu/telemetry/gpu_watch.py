@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from nbgpu.core.devices import Readings
 from nbgpu.core.gpu_health import (
+    NO_IDENTITY,
     DeviceHealth,
     Fault,
     FaultKind,
@@ -21,7 +22,6 @@ from nbgpu.core.ports import AuditLog, Clock, QuarantineStore
 from nbgpu.core.usage import Holding
 
 ACTOR = "sampler"
-_NO_IDENTITY = ("GPU-lost-", "MIG-lost-")  # a device that was lost before anybody knew its UUID
 
 log = logging.getLogger("nbgpu.gpus")
 
@@ -89,7 +89,7 @@ class GpuWatch:
         found: list[tuple[str, Fault | None]] = []
         for sample in readings.samples:
             uuid = sample.device_uuid
-            if not uuid.startswith(_NO_IDENTITY):
+            if not uuid.startswith(NO_IDENTITY):
                 xids = readings.xids.get(uuid, ())
                 self._health[uuid], fault = judge(self._health.get(uuid, DeviceHealth()), sample, xids)
                 found.append((uuid, fault))

@@ -4,11 +4,13 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 
 from nbgpu.core.devices import InventorySnapshot, UsageSample
 from nbgpu.core.errors import EngineError
+from nbgpu.core.gpu_health import Quarantine
 from nbgpu.core.health import hold_back_quarantined, hold_back_strays, quarantine_used
 from nbgpu.core.ports import Fleet, Inventory, LeaseStore, QuarantineStore
 
@@ -35,7 +37,7 @@ class CheckedInventory:
         self._read_at = -math.inf
         self._snapshot = InventorySnapshot(datetime.min.replace(tzinfo=UTC))
         self._samples: tuple[UsageSample, ...] = ()
-        self._at_fault: frozenset[str] = frozenset()  # devices in quarantine
+        self._held_back: Mapping[str, Quarantine] = {}
         self._told: frozenset[tuple[str, str]] = frozenset()  # problems that the log has already
 
     def snapshot(self) -> InventorySnapshot:
@@ -59,7 +61,7 @@ class CheckedInventory:
             return False
         self._snapshot = self._inventory.snapshot()
         self._samples = () if self._snapshot.problem is not None else self._inventory.sample()
-        self._at_fault = frozenset(self._quarantines.open()) if self._quarantines is not None else frozenset()
+        self._held_back = self._quarantines.open() if self._quarantines is not None else {}
         self._ask_given()
         self._read_at = now
         return True
@@ -85,7 +87,7 @@ class CheckedInventory:
     def _check(self) -> InventorySnapshot:
         # Leases are read last: a device that was leased since the readings counts as held.
         held = self._leases.held_devices()
-        snapshot = hold_back_quarantined(self._snapshot, self._at_fault)
+        snapshot = hold_back_quarantined(self._snapshot, self._held_back)
         return hold_back_strays(quarantine_used(snapshot, self._samples, held), self._given, held)
 
     def sample(self) -> tuple[UsageSample, ...]:
