@@ -99,6 +99,10 @@ def test_the_session_is_told(show, sampler, locale):
             {"idle": {"verdict": "idle", "extended_until": minutes(60)}},
             "Idle check: idle; not stopped for being idle before 10:00 AM",
         ),
+        (
+            {"idle": {"verdict": "idle", "would_stop_at": minutes(9), "move_to": "cpu"}},
+            "Idle check: idle; goes on as cpu at 09:09 AM (in 9 min) if nothing happens",
+        ),
         ({"quotas": [{"kind": "a_new_one", "value": 3, "used": 0, "held": 0}]}, "a_new_one: 3 of 3 left"),
     ],
 )

@@ -1,5 +1,4 @@
-// The panel in JupyterLab without a cell: a side panel, a status-bar item and notifications. Loaded by the prebuilt
-// extension (prefix/share/jupyter/labextensions), which hands over JupyterLab's own modules.
+// The panel without a cell. The prebuilt extension (prefix/) hands over JupyterLab's own modules.
 
 import panel, { T, base, bytes, extend, money, secondsTo, span, warningsOf } from "./panel.js";
 

@@ -30,6 +30,7 @@ const EN = {
   ends: (at, left) => `${at} (in ${left})`, sec: "s", min: "min", hours: "h",
   verdict: { active: "at work", idle: "idle", unknown: "not known: it is not stopped for being idle" },
   since: (at) => `since ${at}`, would_stop: (at, left) => `is stopped at ${at} (in ${left}) if nothing happens`,
+  would_move: (at, left, to) => `goes on as ${to} at ${at} (in ${left}) if nothing happens`,
   extended: (at) => `not stopped for being idle before ${at}`, counts_from: (value) => `counts from ${value}`,
   state: { active: "at work", quiet: "quiet", unknown: "not known", ignored: "not counted" },
   signal: { kernel: "Cells", terminal: "Terminals", person: "You", cpu: "CPU", network: "Network", gpu: "GPU",
@@ -65,6 +66,7 @@ const ZH = {
   ends: (at, left) => `${at}（还有 ${left}）`, sec: "秒", min: "分钟", hours: "小时",
   verdict: { active: "正在工作", idle: "空闲", unknown: "未知：不会因空闲而停止" },
   since: (at) => `自 ${at} 起`, would_stop: (at, left) => `若无活动将于 ${at} 停止（还有 ${left}）`,
+  would_move: (at, left, to) => `若无活动将于 ${at} 换用规格 ${to}（还有 ${left}）`,
   extended: (at) => `${at} 之前不会因空闲而停止`, counts_from: (value) => `从 ${value} 起计入`,
   state: { active: "正在工作", quiet: "安静", unknown: "未知", ignored: "不计入" },
   signal: { kernel: "单元格", terminal: "终端", person: "您", cpu: "CPU", network: "网络", gpu: "GPU",
@@ -171,7 +173,8 @@ function reason({ signal, state, at, value, threshold, text }) {
 function verdictOf(idle) {
   const parts = [T.verdict[idle.verdict]];
   if (idle.since && idle.verdict === "idle") parts.push(T.since(clock(idle.since)));
-  if (idle.would_stop_at) parts.push(T.would_stop(clock(idle.would_stop_at), span(secondsTo(idle.would_stop_at))));
+  const at = idle.would_stop_at;
+  if (at) parts.push((idle.move_to ? T.would_move : T.would_stop)(clock(at), span(secondsTo(at)), idle.move_to));
   if (idle.extended_until && secondsTo(idle.extended_until) > 0) parts.push(T.extended(clock(idle.extended_until)));
   return parts.join("; ");
 }

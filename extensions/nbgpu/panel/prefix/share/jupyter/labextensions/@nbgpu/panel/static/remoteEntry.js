@@ -1,5 +1,4 @@
-// A prebuilt JupyterLab extension, written by hand: a module-federation container whose one module loads the panel from
-// this server (nbgpu/static/lab.js) and hands it JupyterLab's own modules.
+// A module-federation container, written by hand: its one module loads the panel from this server.
 (() => {
   let scope;
 
