@@ -160,7 +160,7 @@ async def test_what_is_decided_is_told_and_what_has_no_rule_can_not_be_extended(
     rows = {row["data-session"]: row for row in page.select(".nbgpu-server")}
     assert "It will be stopped at" in rows["b-1"].select_one(".alert").text
     assert "it is idle" in rows["b-1"].select_one(".alert").text
-    assert rows["n-1"].select_one("form") is None
+    assert rows["n-1"].select_one("form[action$=extend]") is None
     assert "not stopped for being idle" in rows["n-1"].text
     assert "not judged yet" in rows["x-1"].text
     assert rows["x-1"].find("i") is None

@@ -9,6 +9,7 @@ from nbgpu.core.periods import to_instant
 from nbgpu.core.texts import Text
 
 IDLE_CAUSES = frozenset({Cause.IDLE, Cause.GPU_IDLE})
+STOPPED_BY_ADMIN = "stopped by an administrator: "  # how the reason of such an end begins; the words follow
 WARN = 600  # seconds before a stop that its person is told
 _WHY = {
     Cause.TIME_LIMIT: Text("its time limit is reached"),

@@ -72,7 +72,7 @@ def make_app(
     `cookie_secret` signs the cookies of its pages, which `serve` adds.
     """
     routes: list[tuple[Any, ...]] = [(rf"{PREFIX}(?:health)?", HealthHandler, {"health": health, "token": token})]
-    pages = [(rf"{PREFIX}(?:servers|servers/.*|oauth_callback)", StartingHandler)]
+    pages = [(rf"{PREFIX}(?:(?:servers|usage|pool|audit)(?:/.*)?|oauth_callback)", StartingHandler)]
     return Application([*routes, *api_routes(PREFIX, find_books, auth), *pages], cookie_secret=cookie_secret)
 
 

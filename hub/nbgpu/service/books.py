@@ -6,11 +6,13 @@ from datetime import datetime
 from typing import Protocol
 
 from nbgpu.core.activity import Report
+from nbgpu.core.audit import AuditEntry, AuditQuestion
 from nbgpu.core.budgets import Account
 from nbgpu.core.flavors import Flavor
 from nbgpu.core.idle_view import IdleView
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.ledger import Charge
+from nbgpu.core.pool import Pool
 from nbgpu.core.prices import PriceSheet
 from nbgpu.core.quotas import Quota
 from nbgpu.core.statement import Part, Question
@@ -83,6 +85,33 @@ class IdleBook(Protocol):
         """Have a session run past its time limit. Raises Refusal where it has none."""
 
 
+class PoolBook(Protocol):
+    """The machine's devices. May block. `cordon` and `give_back` raise DeviceRefused where they can't be done."""
+
+    def look(self) -> Pool:
+        """Return how they are."""
+
+    def cordon(self, uuid: str, *, by: str, reason: str) -> None:
+        """Lease a device to nobody new. Raises DriverError, too."""
+
+    def give_back(self, uuid: str, *, by: str, reason: str) -> None:
+        """Lease a device again."""
+
+
+class AuditBook(Protocol):
+    """The audit log. May block."""
+
+    def find(self, question: AuditQuestion, *, count: int, below: int | None = None) -> tuple[AuditEntry, ...]:
+        """Return the newest rows that are looked for, newest first; with `below` only those of lower numbers."""
+
+
+class Stopper(Protocol):
+    """Stops servers. May block."""
+
+    def stop(self, view: IdleView, *, by: str, reason: str) -> None:
+        """Have the hub stop a session's server. Raises HubError, UnknownSession."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
     """What the API tells of, once the service has it."""
@@ -96,6 +125,9 @@ class Books:
     currency: str = "USD"
     flavors: Mapping[str, Flavor] = field(default_factory=dict)  # the menu, by slug
     idle: IdleBook | None = None  # None while it can't be asked yet
+    pool: PoolBook | None = None  # None while it can't be asked yet, like the two below
+    audit: AuditBook | None = None
+    stopper: Stopper | None = None
     is_simulated: bool = False  # the driver, of which every page tells
     is_local: bool = False  # servers are processes of this account
     metrics: Callable[[], bytes] | None = None  # for Prometheus, in its text format; may block

@@ -35,6 +35,7 @@ _ACTIVATE = (
 )
 # What was once found not to be billable stays so, whoever finishes its end.
 _BILLABLE = and_(_SESSIONS.c.billable, bindparam("is_billable", type_=Boolean))
+_NOTE_REASON = update(_SESSIONS).where(*_OPEN_SESSION).values(release_reason=bindparam("reason"))
 _MARK_ENDING = update(_SESSIONS).where(*_OPEN_SESSION).values(state=LeaseState.ENDING, billable=_BILLABLE)
 _RELEASE = (
     update(_SESSIONS)
@@ -42,7 +43,7 @@ _RELEASE = (
     .values(
         state=LeaseState.RELEASED,
         released_at=bindparam("now"),
-        release_reason=bindparam("reason"),
+        release_reason=func.coalesce(_SESSIONS.c.release_reason, bindparam("reason")),  # one that was noted is kept
         ended_at=bindparam("end"),
         billable=_BILLABLE,
     )
@@ -115,6 +116,13 @@ class SqlLeaseStore:
         """
         with unit_of_work(self._engine) as db:
             db.connection().execute(_MARK_ENDING, {"id": session_id, "is_billable": billable})
+
+    @retried
+    def note_reason(self, session_id: str, reason: str | None) -> None:
+        """Note why a session is about to end, which says more than who ends it will; None takes the note back."""
+        with unit_of_work(self._engine) as db:
+            noted = reason[:REASON_LENGTH] if reason is not None else None
+            db.connection().execute(_NOTE_REASON, {"id": session_id, "reason": noted})
 
     @retried
     def release(self, session_id: str, reason: str, ended_at: datetime | None = None, *, billable: bool = True) -> bool:

@@ -20,6 +20,7 @@ from nbgpu.spawner.local_sessions import DEPLOYMENT_VARIABLE, SESSION_VARIABLE
 from nbgpu.telemetry import idle
 from nbgpu.telemetry.cgroups import CgroupMeters
 from nbgpu.telemetry.container_probe import PERIOD, RARE_PERIOD, ContainerProbe, look_into
+from nbgpu.telemetry.device_keeper import DeviceKeeper
 from nbgpu.telemetry.gauges import Gauges
 from nbgpu.telemetry.gpu_watch import GpuWatch
 from nbgpu.telemetry.known_containers import KnownContainers
@@ -34,6 +35,7 @@ from nbgpu.telemetry.usage_book import UsageBook
 from nbgpu.wiring.adapters import MODES, Adapters
 from nbgpu.wiring.local import open_sessions
 from nbgpu.wiring.money import Money
+from nbgpu.wiring.pool import ServicePool
 
 WRITE_PERIOD = 60.0  # seconds
 FORGET_PERIOD = 3600.0
@@ -136,6 +138,15 @@ class Sampling:
         return idle.IdleWatch(
             store=self.adapters.idle, gauges=self.gauges, site=self.adapters.settings.idle_site, clock=utc_now
         )
+
+    @cached_property
+    def pool(self) -> ServicePool:
+        """The devices as pages show them."""
+        adapters = self.adapters
+        keeper = DeviceKeeper(
+            inventory=adapters.inventory, quarantines=adapters.quarantines, audit=adapters.audit, clock=utc_now
+        )
+        return ServicePool(adapters, sampler=self.sampler, watch=self.watch, keeper=keeper)
 
     @cached_property
     def containers(self) -> KnownContainers:

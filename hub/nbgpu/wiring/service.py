@@ -119,6 +119,7 @@ class Work:
         """Return what the API tells of; None while the service begins."""
         if self._sampling is None:
             return None
+        from nbgpu.telemetry.server_stopper import ServerStopper
         from nbgpu.wiring.idle import ServiceIdle
 
         adapters = self._sampling.adapters
@@ -132,6 +133,9 @@ class Work:
             currency=adapters.settings.billing.currency,
             flavors={each.slug: each for each in adapters.settings.flavors},
             idle=ServiceIdle(adapters.idle, self._sampling.idle_watch),
+            pool=self._sampling.pool,
+            audit=adapters.audit,
+            stopper=ServerStopper(adapters.hub_api, adapters.leases, adapters.audit),
             find_due=adapters.idle.due,
             metrics=self._metrics,
             is_simulated=self._is_simulated,

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from nbgpu.core.stops import STOPPED_BY_ADMIN
 from nbgpu.core.texts import Text
 
 LAST_LINES = 8
@@ -84,6 +85,9 @@ def _explain_other(reason: str, words: str) -> Ending:
     """A reason that some other part of the program, or a site's own, gave in a sentence of its own."""
     if not reason:
         return Ending(why=Text("The reason is not known."), advice=_RETRY, words=words)
+    sentence = reason.removeprefix(STOPPED_BY_ADMIN)
+    if sentence != reason:
+        return Ending(why=Text("An administrator has stopped it: %(reason)s", reason=sentence), words=words)
     sentence = reason.removeprefix("failed start: ")
     if sentence != reason:
         return Ending(why=Text("Its start failed: %(reason)s", reason=sentence), advice=_RETRY, words=words)

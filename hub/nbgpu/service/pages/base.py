@@ -106,6 +106,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # J
             render(
                 name,
                 self.translator,
+                here=name.removesuffix(".html"),
                 prefix=self.frame.prefix,
                 hub=hub,
                 site=hub.removesuffix("hub/"),

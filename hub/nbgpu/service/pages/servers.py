@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from nbgpu.core.errors import NotAllowed, NotExtended, UnknownSession
 from nbgpu.core.idle_view import IdleView
+from nbgpu.core.reasons import LONGEST as REASON
 from nbgpu.core.statement_form import find_zone
 from nbgpu.core.texts import Text
 from nbgpu.service.pages.base import PageHandler
@@ -26,10 +27,10 @@ class ServersPage(PageHandler):
             text=self.get_query_argument("q", "").strip()[:LONGEST],
             state=self.get_query_argument("state", ""),
         )
-        await self.show_servers(wanted, done=done)
+        await self.show_servers(wanted, done=done, stopped=self.get_query_argument("stopped", ""))
 
-    async def show_servers(self, wanted: Filter, *, done: str = "", problem: object = None) -> None:
-        """Answer with the page; `done` is the session that was extended, `problem` why one was not."""
+    async def show_servers(self, wanted: Filter, *, done: str = "", stopped: str = "", problem: object = None) -> None:
+        """Answer with the page; `done` and `stopped` are sessions that were, `problem` is why one was not."""
         rows = await asyncio.to_thread(self._read)
         shown, found = select(rows, wanted)
         extended = next((row for row in rows if row.session_id == done and row.extended_until is not None), None)
@@ -41,6 +42,8 @@ class ServersPage(PageHandler):
             wanted=wanted,
             states=STATES,
             extended=extended,
+            stopped=await asyncio.to_thread(self.idle.find, stopped) if stopped and self.is_admin else None,
+            longest=REASON,
             problem=problem,
         )
 
@@ -70,7 +73,11 @@ class ExtendPage(ServersPage):
             self.set_status(HTTPStatus.CONFLICT)
             await self.show_servers(wanted, problem=refusal.text)
             return
-        query = {"extended": session_id, "q": wanted.text, "state": wanted.state}
+        self.go_back(wanted, extended=session_id)
+
+    def go_back(self, wanted: Filter, **done: str) -> None:
+        """Send to the page again, with what was done."""
+        query = {**done, "q": wanted.text, "state": wanted.state}
         there = urlencode({name: value for name, value in query.items() if value})
         self.redirect(f"{self.frame.prefix}servers?{there}", status=HTTPStatus.SEE_OTHER)
 

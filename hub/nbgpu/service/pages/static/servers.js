@@ -3,15 +3,17 @@
   const PERIOD = 30000; // ms
   const servers = document.getElementById("servers");
   const news = document.getElementById("servers-news");
-  const opened = () => [...servers.querySelectorAll("details[open]")].map((each) => each.closest("[data-session]").dataset.session);
+  const opened = () => [...servers.querySelectorAll("details[open]")].map((each) => [each.closest("[data-session]").dataset.session, each.dataset.part ?? ""]);
+  const isTyping = () => [...servers.querySelectorAll("input:not([type=hidden])")].some((each) => each.value !== "");
 
   const take = (text) => {
     const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("servers");
     if (fresh === null) throw new Error("not the page");
-    if (servers.contains(document.activeElement)) return;
+    if (servers.contains(document.activeElement) || isTyping()) return;
     window.nbgpu.showTimes(fresh);
-    for (const session of opened()) {
-      const details = fresh.querySelector(`[data-session="${CSS.escape(session)}"] details`);
+    for (const [session, part] of opened()) {
+      const which = part ? `details[data-part="${part}"]` : "details:not([data-part])";
+      const details = fresh.querySelector(`[data-session="${CSS.escape(session)}"] ${which}`);
       if (details !== null) details.open = true;
     }
     servers.replaceChildren(...fresh.childNodes);
