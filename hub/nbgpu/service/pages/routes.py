@@ -12,6 +12,7 @@ from nbgpu.service.pages.look import SHARED, SHARED_FILES, STATIC
 from nbgpu.service.pages.pool import pool_routes
 from nbgpu.service.pages.pool_stop import StopPage
 from nbgpu.service.pages.servers import ExtendPage, ServersPage
+from nbgpu.service.pages.usage import usage_routes
 
 PAGES = "servers|servers/extend"
 
@@ -24,6 +25,7 @@ def page_routes(
     return [
         (rf"{prefix}servers", ServersPage, parts),
         (rf"{prefix}servers/extend", ExtendPage, parts),
+        *usage_routes(prefix, parts),
         (rf"{prefix}servers/stop", StopPage, parts),
         *pool_routes(prefix, parts),
         *audit_routes(prefix, parts),
