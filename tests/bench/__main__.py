@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench import boot, charges, culling, hub_load, idle, panel, sampler, starts, statements
+from bench import boot, charges, culling, hub_load, idle, panel, pool, sampler, starts, statements
 from bench.figures import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "ledger.statement": statements.measure_statements,
     "sampler": sampler.measure_sampler,
     "panel": panel.measure_panel,
+    "pages.pool": pool.measure_pool,
     "cull": culling.measure_culling,
     "idle": idle.measure_idle,
 }

@@ -2,14 +2,10 @@
 
 import csv
 import io
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import httpx
 import pytest
-from tornado.httpserver import HTTPServer
-from tornado.testing import bind_unused_port
-from tornado.web import Application, create_signed_value
 
 from nbgpu.core.errors import HubRefused, HubUnavailable
 from nbgpu.core.flavors import FlavorKind
@@ -17,13 +13,12 @@ from nbgpu.core.gpu_health import DeviceHealth, Fault, FaultKind, Quarantine
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.reconcile import HubServer
 from nbgpu.service.pages.audit import PAGE
-from nbgpu.service.pages.routes import page_routes
 from nbgpu.spawner.endings import explain_end
 from nbgpu.store import SqlAuditLog
 from nbgpu.telemetry.server_stopper import ServerStopper
 from service.idle_book import FakeIdleBook, make_view
-from service.pool_site import NOW, PoolSite, make_devices
-from service.test_pages import EVIL, PREFIX, SECRET, Hub, parse
+from service.pool_site import NOW, PoolSite, browsing, make_devices
+from service.test_pages import EVIL, PREFIX, parse
 from support.site import make_flavor
 
 
@@ -34,21 +29,6 @@ def site(tmp_path):
     found = PoolSite(tmp_path, (*whole, *cut))
     yield found
     found.engine.dispose()
-
-
-@asynccontextmanager
-async def browsing(books, name="root", **headers):
-    """Serve the pages; give a browser in which somebody has logged in."""
-    auth = Hub(api_token="token", oauth_client_id="service-nbgpu", base_url=PREFIX)
-    server = HTTPServer(Application(page_routes(PREFIX, lambda: books, auth=auth), cookie_secret=SECRET))
-    socket, port = bind_unused_port()
-    server.add_sockets([socket])
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}{PREFIX}", trust_env=False, timeout=30) as client:
-        client.cookies.set(auth.cookie_name, create_signed_value(SECRET, auth.cookie_name, name).decode())
-        client.headers.update(headers)
-        yield client
-    server.stop()
-    await server.close_all_connections()
 
 
 def device(page, uuid: str):
