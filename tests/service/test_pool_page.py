@@ -82,7 +82,7 @@ async def test_each_device_shows_what_it_reports_and_who_is_on_it(site):
         page = await client.get("pool")
     cut = "in MIG mode"
     assert badges(page) == {
-        "GPU-0": "slots free",
+        "GPU-0": "partly free",
         "GPU-1": "free",
         "GPU-2": cut,
         "MIG-2-0": "in use",

@@ -16,7 +16,7 @@ OUT, FAULTY, NOT_LEASED = "out", "faulty", "not-leased"
 STATES = {
     FREE: Text("free"),
     HELD: Text("in use"),
-    PARTLY: Text("slots free"),
+    PARTLY: Text("partly free"),
     CUT: Text("in MIG mode"),
     OUT: Text("out of service"),
     FAULTY: Text("in quarantine"),
