@@ -102,6 +102,12 @@ def test_a_device_comes_back_by_itself(why, kind, health, return_after, in_use, 
     assert may_return(quarantine, health, NOON, return_after=return_after, in_use=in_use) is returns, why
 
 
+def test_what_somebody_took_out_of_service_never_comes_back_by_itself():
+    quarantine = replace(HELD, fault=Fault(FaultKind.CORDON, "Its fan is loud."))
+    assert not may_return(quarantine, CLEAN, NOON, return_after=timedelta(0), in_use=False)
+    assert may_return(HELD, CLEAN, NOON, return_after=timedelta(0), in_use=False)
+
+
 def test_clean_time_counts_from_the_quarantine():
     quarantine = replace(HELD, since=NOON - timedelta(minutes=1))
     assert not may_return(quarantine, CLEAN, NOON, return_after=TEN, in_use=False)

@@ -216,8 +216,10 @@ def test_a_fault_and_a_cordon_together_stay_a_cordon_and_lose_the_device(engine,
     quarantines = SqlQuarantines(engine)
     session = lease()
     (uuid,) = session.allocation.device_uuids
-    for fault in (first, second):
-        assert quarantines.put(Quarantine(uuid, NOON + MINUTE, fault, last_good_at=NOON))
-        assert not quarantines.put(Quarantine(uuid, NOON + MINUTE, fault, last_good_at=NOON))
+    for number, fault in enumerate((first, second)):
+        assert quarantines.put(Quarantine(uuid, NOON + number * HOUR, fault, last_good_at=NOON))
+        assert not quarantines.put(Quarantine(uuid, NOON + 2 * HOUR, fault, last_good_at=NOON))
     assert quarantines.open()[uuid].fault == Fault(FaultKind.CORDON, f"{first.cause} And: {second.cause}")
     assert lost_at(engine, session.session_id) == [NOON]
+    noticed = NOON + (first, second).index(LOST) * HOUR
+    assert [each.noticed_at for each in quarantines.losses()] == [noticed], "its person is told when it is lost"

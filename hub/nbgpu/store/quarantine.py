@@ -48,7 +48,7 @@ class SqlQuarantines:
                     self._mark_lost(db, quarantine, session_id)
                 held = db.scalars(select(QuarantineRow).where(*_open(quarantine.device_uuid))).first()
                 if held is not None:
-                    return _worsen(held, quarantine.fault)
+                    return _worsen(held, quarantine)
                 db.add(_to_row(quarantine))
                 db.flush()
                 return True
@@ -117,23 +117,27 @@ def _open(device_uuid: str) -> tuple[ColumnElement[bool], ...]:
     return QuarantineRow.device_uuid == device_uuid, QuarantineRow.returned_at.is_(None)
 
 
-def _worsen(row: QuarantineRow, fault: Fault) -> bool:
+def _worsen(row: QuarantineRow, quarantine: Quarantine) -> bool:
     """Bring what has come on top into an open row; False where nothing changes.
 
     A device that a container had lost, and that is at fault itself now, does not come back as the former do. One that
     was taken out of service stays so until somebody returns it, whatever was or comes beside.
     """
+    fault = quarantine.fault
     if FaultKind.CORDON in (row.kind, fault.kind):
-        return _join(row, fault)
+        return _join(row, quarantine)
     if row.kind != FaultKind.CONTAINER or fault.kind is FaultKind.CONTAINER:
         return False
     row.kind, row.cause = fault.kind, fault.cause[:_CAUSE_LENGTH]
     return True
 
 
-def _join(row: QuarantineRow, fault: Fault) -> bool:
+def _join(row: QuarantineRow, quarantine: Quarantine) -> bool:
+    fault = quarantine.fault
     if row.kind == fault.kind or fault.cause in row.cause:
         return False
+    if row.kind == FaultKind.CORDON:
+        row.since = quarantine.since  # what is lost by the fault is noticed now, and told to who is on it
     row.kind, row.cause = FaultKind.CORDON, f"{row.cause} And: {fault.cause}"[:_CAUSE_LENGTH]
     return True
 

@@ -99,7 +99,7 @@ class SiteCollector(Collector):
         for uuid in sorted({each.device_uuid for each in samples} | held.keys()):
             leases.add_metric([uuid], held[uuid])
         yield leases
-        faults = GaugeMetricFamily("nbgpu_device_quarantined", "1: not leased for a fault", labels=["device"])
+        faults = GaugeMetricFamily("nbgpu_device_quarantined", "1: in quarantine or out of service", labels=["device"])
         for uuid in sorted({each.device_uuid for each in samples} | quarantined):
             faults.add_metric([uuid], uuid in quarantined)
         yield faults
