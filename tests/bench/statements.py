@@ -33,15 +33,15 @@ def measure_statements() -> Iterator[Figure]:
     """Seconds by user, with busy GPU hours, against SQLite's own sum of the same lines; then the growth."""
     with tempfile.TemporaryDirectory(prefix="nbgpu-bench-") as folder:
         file = Path(folder) / "nbgpu.sqlite"
-        _fill(file, [0], users=1000, hours_each=FULL_TIME)
+        fill(file, [0], users=1000, hours_each=FULL_TIME)
         ours, raw = _time(_statement(file), rounds=5), _time(_raw(file), rounds=5)
         yield Figure("ledger.statement", ours, raw, "s", "under 1 s for a month of 1,000 users")
     with tempfile.TemporaryDirectory(prefix="nbgpu-bench-") as folder:
         file = Path(folder) / "nbgpu.sqlite"
-        _fill(file, [0], users=20, hours_each=FULL_TIME)
+        fill(file, [0], users=20, hours_each=FULL_TIME)
         alone, filled = _time(_statement(file), rounds=25), 1
         for times in (10, 100):
-            _fill(file, [-month for month in range(filled, times)], users=20, hours_each=FULL_TIME)
+            fill(file, [-month for month in range(filled, times)], users=20, hours_each=FULL_TIME)
             filled = times
             yield Figure(f"ledger.statement.x{times}", _time(_statement(file), rounds=25), alone, "s", "at most 1.5x")
 
@@ -67,7 +67,7 @@ def _time(work: Callable[[], object], *, rounds: int) -> float:
     return median(seconds[1:])
 
 
-def _fill(file: Path, months: list[int], *, users: int, hours_each: int) -> None:
+def fill(file: Path, months: list[int], *, users: int, hours_each: int) -> None:
     """Add months of lines and of sampled hours: each user runs a server with a GPU for some hours of each."""
     open_database(f"sqlite:///{file}").dispose()
     values, names = attrgetter(*FIELDS), ", ".join(["id", *FIELDS, "recorded_at"])

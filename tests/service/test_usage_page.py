@@ -2,21 +2,17 @@
 
 import csv
 import io
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 
-import httpx
 import pytest
 from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
-from tornado.httpserver import HTTPServer
-from tornado.testing import bind_unused_port
-from tornado.web import Application, create_signed_value
 
 from nbgpu.core.authorize import Policies
 from nbgpu.core.budgets import Budget
@@ -30,14 +26,14 @@ from nbgpu.core.units import MICRO
 from nbgpu.core.windows import Window, WindowKind
 from nbgpu.service.books import Books
 from nbgpu.service.pages.plots import HEIGHT, WIDTH, overlay_bars, stack_bars
-from nbgpu.service.pages.routes import page_routes
 from nbgpu.service.pages.usage_view import MOST_SERIES, OTHERS, build_dailies
 from nbgpu.store import open_database
 from nbgpu.store.keeping import SqlLimits
 from nbgpu.store.ledger import SqlLedger
 from nbgpu.store.prices import SqlPrices
 from nbgpu.store.statements import SqlStatements
-from service.test_pages import EVIL, PREFIX, SECRET, Hub
+from service.test_pages import EVIL, PREFIX
+from service.usage_site import browsing
 from support.site import make_flavor
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -53,14 +49,6 @@ FLAVORS = (
     make_flavor("a100", FlavorKind.GPU, gpus=2, price_per_hour=4_000_000, host_price_per_hour=100_000),
     make_flavor("staff", FlavorKind.CPU, groups=frozenset({"staff"})),
 )
-
-
-class Groups(Hub):
-    """The hub's word, with the groups that some are in."""
-
-    async def _tell(self, token):
-        model = await super()._tell(token)
-        return model and model | {"groups": ["staff"] if token == "bob" else []}
 
 
 def charge(user: str, flavor: str, day: int, *, cost: int, gpu: bool = True, hours: int = 1, **more) -> list[Charge]:
@@ -138,22 +126,6 @@ def books(tmp_path_factory):
         flavors={each.slug: each for each in FLAVORS},
     )
     engine.dispose()
-
-
-@asynccontextmanager
-async def browsing(books, name=None, **headers):
-    """Serve the pages; give a browser in which somebody has logged in."""
-    auth = Groups(api_token="token", oauth_client_id="service-nbgpu", base_url=PREFIX)
-    server = HTTPServer(Application(page_routes(PREFIX, lambda: books, auth=auth), cookie_secret=SECRET))
-    socket, port = bind_unused_port()
-    server.add_sockets([socket])
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}{PREFIX}", trust_env=False, timeout=30) as client:
-        if name is not None:
-            client.cookies.set(auth.cookie_name, create_signed_value(SECRET, auth.cookie_name, name).decode())
-        client.headers.update(headers)
-        yield client
-    server.stop()
-    await server.close_all_connections()
 
 
 async def look(books, name: str, query: str = "", **headers: str) -> BeautifulSoup:
