@@ -27,6 +27,7 @@ from nbgpu.core.windows import Window, WindowKind
 from nbgpu.service.books import Books
 from nbgpu.service.pages.plots import HEIGHT, WIDTH, overlay_bars, stack_bars
 from nbgpu.service.pages.usage_view import MOST_SERIES, OTHERS, build_dailies
+from nbgpu.service.turns import Turns
 from nbgpu.store import open_database
 from nbgpu.store.keeping import SqlLimits
 from nbgpu.store.ledger import SqlLedger
@@ -310,6 +311,14 @@ async def test_a_month_is_followed_by_its_link_and_texts_are_the_readers(books):
     assert "from=" not in march
     whole = await look(books, "ann", march)
     assert whole.select_one("#to")["value"] == "2026-03-31"
+
+
+@pytest.mark.parametrize("path", ["usage", "usage/file?format=focus"])
+async def test_who_waits_too_long_for_a_statement_is_told_so(books, path):
+    async with browsing(books, "ann", turns=Turns(0, patience=0.01)) as client:
+        answer = await client.get(path)
+    assert answer.status_code == 503
+    assert "Try again in a moment." in BeautifulSoup(answer.text, "html.parser").select_one("[role=alert]").text
 
 
 def test_flavors_that_are_too_many_are_the_others_and_currencies_are_apart():

@@ -22,10 +22,10 @@ class Groups(Hub):
 
 
 @asynccontextmanager
-async def browsing(books, name=None, **headers):
+async def browsing(books, name=None, *, turns=None, **headers):
     """Serve the pages; give a browser in which somebody has logged in."""
     auth = Groups(api_token="token", oauth_client_id="service-nbgpu", base_url=PREFIX)
-    server = HTTPServer(Application(page_routes(PREFIX, lambda: books, auth=auth), cookie_secret=SECRET))
+    server = HTTPServer(Application(page_routes(PREFIX, lambda: books, auth=auth, turns=turns), cookie_secret=SECRET))
     socket, port = bind_unused_port()
     server.add_sockets([socket])
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}{PREFIX}", trust_env=False, timeout=30) as client:

@@ -13,19 +13,20 @@ from nbgpu.service.pages.pool import pool_routes
 from nbgpu.service.pages.pool_stop import StopPage
 from nbgpu.service.pages.servers import ExtendPage, ServersPage
 from nbgpu.service.pages.usage import usage_routes
+from nbgpu.service.turns import Turns
 
 PAGES = "servers|servers/extend"
 
 
 def page_routes(
-    prefix: str, find_books: Callable[[], Books | None], *, auth: HubOAuth | None = None
+    prefix: str, find_books: Callable[[], Books | None], *, auth: HubOAuth | None = None, turns: Turns | None = None
 ) -> list[tuple[Any, ...]]:
     """Return the pages' routes under a path like "/services/nbgpu/"; without `auth` the environment's hub is asked."""
     parts = {"frame": Frame(prefix, find_books, auth or HubOAuth.instance())}
     return [
         (rf"{prefix}servers", ServersPage, parts),
         (rf"{prefix}servers/extend", ExtendPage, parts),
-        *usage_routes(prefix, parts),
+        *usage_routes(prefix, parts, turns),
         (rf"{prefix}servers/stop", StopPage, parts),
         *pool_routes(prefix, parts),
         *audit_routes(prefix, parts),

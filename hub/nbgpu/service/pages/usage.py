@@ -123,7 +123,7 @@ class UsagePage(UsageHandler):
         return [f"{day:%Y-%m}" for day in around if day.replace(day=1) <= today and day.year >= 1970]
 
 
-def usage_routes(prefix: str, parts: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def usage_routes(prefix: str, parts: Mapping[str, Any], turns: Turns | None = None) -> list[tuple[Any, ...]]:
     """Return the routes under a path like "/services/nbgpu/"; `parts` is what all pages take."""
-    mine = {**parts, "turns": Turns(AT_ONCE, patience=PATIENCE)}
+    mine = {**parts, "turns": turns or Turns(AT_ONCE, patience=PATIENCE)}
     return [(rf"{prefix}usage", UsagePage, mine), (rf"{prefix}usage/file", UsageFile, mine)]
