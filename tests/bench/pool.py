@@ -1,6 +1,7 @@
 """How long the administrators' page of the pool takes, from the request to its last byte."""
 
 import asyncio
+import logging
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ def measure_pool() -> Iterator[Figure]:
 
 
 async def _time(site: PoolSite) -> list[float]:
+    logging.getLogger("tornado.application").setLevel(logging.ERROR)  # it warns of requests that no browser sends
     seconds = []
     async with browsing(site.books()) as client:
         for _ in range(ROUNDS + 1):
