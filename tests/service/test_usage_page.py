@@ -269,6 +269,14 @@ async def test_what_makes_no_sense_is_a_page_that_says_so(books, path, words):
     assert "content-disposition" not in answer.headers
 
 
+async def test_a_refusal_is_in_the_readers_language(books):
+    async with browsing(books, "ann", **{"Accept-Language": "zh"}) as client:
+        answer = await client.get("usage?month=2026-13")
+    assert (
+        "month 必须是 2026-11 这样的日期。" in BeautifulSoup(answer.text, "html.parser").select_one("[role=alert]").text
+    )
+
+
 async def test_files_have_what_the_page_has(books):
     page = await look(books, "ann")
     links = {each.text: each["href"].removeprefix(PREFIX) for each in page.select(".usage-files a")}

@@ -15,6 +15,7 @@ from enum import StrEnum
 from nbgpu.core.errors import InvalidOptions
 from nbgpu.core.ledger import Charge, ChargeCategory
 from nbgpu.core.periods import Period, to_seconds
+from nbgpu.core.texts import Text
 
 MOST_DAYS = 400  # of one statement by day: each is read by itself
 MOST_MONTHS = 1200
@@ -227,8 +228,15 @@ def _check_length(dimensions: Sequence[Dimension], first_day: date, last_day: da
     count, most = counts[unit]
     if unit in dimensions and count > most:
         raise InvalidOptions(
-            f"{first_day} to {last_day} by {unit} is {count} {unit}s; a statement has at most {most}. "
-            f"Ask for a shorter time, or not by {unit}."
+            Text(
+                "%(first)s to %(last)s by %(unit)s is %(count)s %(unit)ss; a statement has at most %(most)s. Ask for a "
+                "shorter time, or not by %(unit)s.",
+                first=first_day,
+                last=last_day,
+                unit=unit,
+                count=count,
+                most=most,
+            )
         )
 
 

@@ -14,6 +14,7 @@ from nbgpu.core.errors import InvalidOptions
 from nbgpu.core.focus import COLUMNS, to_focus
 from nbgpu.core.ledger import Charge
 from nbgpu.core.statement import Amounts, Dimension, Part, Question, ask, totals
+from nbgpu.core.texts import Text
 from nbgpu.core.units import MICRO
 
 _AMOUNTS = ("server_seconds", "leased_gpu_seconds", "busy_gpu_seconds", "cost", "accrued_cost", "estimated", "currency")
@@ -39,7 +40,7 @@ def parse_question(
     try:
         return ask(by or [Dimension.USER], first_day, last_day, zone, username=username, billing_group=billing_group)
     except (ValueError, OverflowError) as error:
-        raise InvalidOptions(f"No statement can be made: {error}.") from None
+        raise InvalidOptions(Text("No statement can be made: %(error)s.", error=error)) from None
 
 
 def find_zone(name: str) -> ZoneInfo:
@@ -48,7 +49,10 @@ def find_zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):
         raise InvalidOptions(
-            f'There is no time zone “{name[:60]}”: give a name of the tz database, like "Europe/Berlin".'
+            Text(
+                'There is no time zone “%(name)s”: give a name of the tz database, like "Europe/Berlin".',
+                name=name[:60],
+            )
         ) from None
 
 
@@ -107,14 +111,16 @@ def _plain_amounts(amounts: Amounts, currency: str) -> dict[str, Any]:
 def _parse_days(month: str | None, first: str | None, last: str | None, today: date, mark: str) -> tuple[date, date]:
     """Return the first and the last day that are asked for."""
     if month is not None and (first is not None or last is not None):
-        raise InvalidOptions(f"Give either {mark}month, or {mark}from and {mark}to.")
+        raise InvalidOptions(Text("Give either %(mark)smonth, or %(mark)sfrom and %(mark)sto.", mark=mark))
     if first is None and last is not None:
-        raise InvalidOptions(f"{mark}to needs {mark}from: the first day.")
+        raise InvalidOptions(Text("%(mark)sto needs %(mark)sfrom: the first day.", mark=mark))
     if first is not None:
         start = _parse_day(first, "from", mark)
         end = _parse_day(last, "to", mark) if last is not None else today
         if start > end:
-            raise InvalidOptions(f"{mark}from {start} is after {mark}to {end}.")
+            raise InvalidOptions(
+                Text("%(mark)sfrom %(start)s is after %(mark)sto %(end)s.", mark=mark, start=start, end=end)
+            )
         return start, end
     start = _parse_day(f"{month}-01", "month", mark) if month is not None else today.replace(day=1)
     return start, (start.replace(day=28) + timedelta(days=4)).replace(day=1) - timedelta(days=1)
@@ -127,5 +133,5 @@ def _parse_day(text: str, name: str, mark: str) -> date:
         day = date.min
     if not 1970 <= day.year < 9999:
         like = "2026-11" if name == "month" else "2026-11-30"
-        raise InvalidOptions(f"{mark}{name} must be a date like {like}.")
+        raise InvalidOptions(Text("%(name)s must be a date like %(like)s.", name=mark + name, like=like))
     return day
