@@ -103,7 +103,7 @@ def test_what_is_not_reported_is_never_idle(missing):
     verdict = judge(watch(7200, **{missing: None}), POLICY, look(7200))
     assert verdict.state is State.UNKNOWN
     assert verdict.forecast is None
-    assert plan_idle_stop(verdict, POLICY, None, BEGIN + 7200) is None
+    assert plan_idle_stop(verdict, POLICY, None, now=BEGIN + 7200, zone=UTC) is None
 
 
 def test_a_gap_begins_the_count_anew():
@@ -177,19 +177,19 @@ def test_grace_grows_with_work_up_to_a_bound():
 def test_a_stop_is_decided_by_the_first_warning_and_called_off_by_work():
     policy = replace(POLICY, gpu_idle_limit=None)
     early = judge(watch(2000), policy, look(2000))
-    assert plan_idle_stop(early, policy, None, BEGIN + 2000) is None
-    warned = plan_idle_stop(judge(watch(2730), policy, look(2730)), policy, None, BEGIN + 2730)
+    assert plan_idle_stop(early, policy, None, now=BEGIN + 2000, zone=UTC) is None
+    warned = plan_idle_stop(judge(watch(2730), policy, look(2730)), policy, None, now=BEGIN + 2730, zone=UTC)
     assert warned == Stop(BEGIN + 3600, Cause.IDLE)
     tracks = watch(30, tracks=watch(2730), begin=BEGIN + 2730, report=Report(person_ago=3))
-    assert plan_idle_stop(judge(tracks, policy, look(2760)), policy, warned, BEGIN + 2760) is None
+    assert plan_idle_stop(judge(tracks, policy, look(2760)), policy, warned, now=BEGIN + 2760, zone=UTC) is None
 
 
 def test_one_who_could_not_be_warned_in_time_has_the_last_warning_s_time_and_no_more():
     verdict = judge(watch(9000), POLICY, look(9000))
-    stop = plan_idle_stop(verdict, POLICY, None, BEGIN + 9000)
+    stop = plan_idle_stop(verdict, POLICY, None, now=BEGIN + 9000, zone=UTC)
     assert stop == Stop(BEGIN + 9300, Cause.IDLE)
     later = judge(watch(9200), POLICY, look(9200))
-    assert plan_idle_stop(later, POLICY, stop, BEGIN + 9200) == stop
+    assert plan_idle_stop(later, POLICY, stop, now=BEGIN + 9200, zone=UTC) == stop
 
 
 def test_extensions_count_from_the_decided_stop_and_end_at_the_ceiling():
@@ -197,7 +197,7 @@ def test_extensions_count_from_the_decided_stop_and_end_at_the_ceiling():
     tracks, stop = watch(3000), Stop(BEGIN + 3600, Cause.IDLE)
     verdict = judge(tracks, policy, look(3000))
     first = extend(verdict, Extension(), stop, seconds=3600, now=BEGIN + 3000)
-    assert first == Extension(until=BEGIN + 7200, used=3600)
+    assert first == Extension(until=BEGIN + 7200, used=3600, asked_at=BEGIN + 3000)
     assert judge(tracks, policy, look(3000, extension=first)).forecast.at == BEGIN + 7200
     second = extend(verdict, first, None, seconds=3600, now=BEGIN + 3000)
     assert left_to_extend(verdict, policy, second) == 0
@@ -205,6 +205,49 @@ def test_extensions_count_from_the_decided_stop_and_end_at_the_ceiling():
         watch(60, tracks=watch(11000), begin=BEGIN + 11000, report=Report(person_ago=1)), policy, look(11060)
     )
     assert left_to_extend(worked, policy, second) == 7200
+
+
+def test_an_extension_before_any_warning_counts_from_the_stop_that_would_come():
+    verdict = judge(watch(60), POLICY, look(60))
+    assert extend(verdict, NEVER, None, seconds=3600, now=BEGIN + 60).until == BEGIN + 7200
+
+
+def test_work_after_an_extension_begins_the_ceiling_anew_and_the_click_itself_does_not():
+    policy = replace(POLICY, longest_extension=3600, gpu_idle_limit=None)
+    used = Extension(until=BEGIN + 20_000, used=3600, asked_at=BEGIN + 3000)
+    clicked = watch(30, tracks=watch(3000), begin=BEGIN + 3000, report=Report(person_ago=1))
+    assert left_to_extend(judge(clicked, policy, look(3030, extension=used)), policy, used) == 0
+    worked = watch(30, tracks=watch(9000), begin=BEGIN + 9000, report=Report(person_ago=1))
+    assert left_to_extend(judge(worked, policy, look(9030, extension=used)), policy, used) == 3600
+
+
+def test_nobody_at_work_is_warned_however_early_a_warning_is():
+    policy = replace(POLICY, idle_limit=900, warn=(3600, 900))
+    verdict = judge(watch(7200, reading=replace(IDLE, gpu_percent=97)), policy, look(7200))
+    assert plan_idle_stop(verdict, policy, None, now=BEGIN + 7200, zone=UTC) is None
+    verdict = judge(watch(480), policy, look(480))
+    assert plan_idle_stop(verdict, policy, None, now=BEGIN + 480, zone=UTC) == Stop(BEGIN + 930, Cause.IDLE)
+
+
+def test_nobody_is_stopped_in_quiet_hours_however_long_it_is_overdue():
+    now = datetime.fromtimestamp(BEGIN + 9000, UTC)  # half past ten
+    hours = QuietHours(frozenset(range(7)), time(now.hour - 1), time(now.hour + 2))
+    policy = replace(POLICY, idle_limit=900, quiet_hours=(hours,))
+    verdict = judge(watch(9000), policy, look(9000))
+    end = policy.leave_quiet_hours(BEGIN + 9000, UTC)
+    assert end > BEGIN + 9000
+    assert verdict.forecast.at == end
+    begins = replace(hours, begin=time(now.hour, now.minute + 1))
+    policy = replace(POLICY, idle_limit=900, quiet_hours=(begins,))
+    verdict = judge(watch(9000), policy, look(9000))
+    stop = plan_idle_stop(verdict, policy, None, now=BEGIN + 9000, zone=UTC)
+    assert stop.at == end, "the time of the last warning would end in them"
+
+
+def test_a_clock_that_was_ahead_for_a_moment_is_forgotten():
+    ahead = note_reading({}, replace(IDLE, span=Period(BEGIN + 10**7, BEGIN + 10**7 + 30)), USUAL, STALE)
+    tracks = watch(1800, tracks=ahead)
+    assert judge(tracks, POLICY, look(1800)).forecast.at == BEGIN + 3600
 
 
 @pytest.mark.parametrize(
@@ -260,6 +303,24 @@ RULES = (
 def test_the_more_special_rule_holds_key_by_key(user, groups, flavor, has_gpu, idle, gpu_idle):
     policy = find_policy(RULES, user, groups, flavor, has_gpu=has_gpu)
     assert (policy.idle_limit, policy.gpu_idle_limit, policy.extend) == (idle, gpu_idle, 7)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(("one", "other", "found"), [(900, 14_400, 14_400), (None, 900, None)])
+def test_of_several_groups_each_limit_is_the_longest(order, one, other, found):
+    rules = (
+        IdleRule(who=Who(Scope.GROUP, "a"), changes={"idle_limit": 3600, "gpu_idle_limit": one}),
+        IdleRule(who=Who(Scope.GROUP, "b"), changes={"idle_limit": 1800, "gpu_idle_limit": other}),
+    )
+    policy = find_policy(rules[::order], "ann", ("a", "b"), "a100", has_gpu=True)
+    assert (policy.idle_limit, policy.gpu_idle_limit) == (3600, found)
+
+
+def test_without_a_gpu_no_limit_of_gpus_holds():
+    assert (
+        find_policy((IdleRule(who=EVERYONE, changes={"gpu_idle_limit": 3600}),), "ann", (), "cpu", has_gpu=False)
+        is None
+    )
 
 
 def test_a_rule_may_say_never():

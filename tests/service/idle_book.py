@@ -78,6 +78,6 @@ class FakeIdleBook:
         if not as_admin and seconds > view.extendable:
             raise NotExtended("It can't be kept running for longer: 4 h is the most. Ask an administrator.")
         self.extensions.append((session_id, seconds, by, as_admin))
-        used = Extension(until=SECONDS + seconds, used=view.extension.used + seconds)
+        used = Extension(until=SECONDS + seconds, used=view.extension.used + seconds, asked_at=SECONDS)
         self.views[session_id] = replace(view, extension=used)
         return self.views[session_id]

@@ -188,7 +188,7 @@ async def test_one_click_keeps_a_server_and_a_reload_does_nothing(idle):
 
 
 async def test_the_ceiling_is_told_on_the_page(idle):
-    used = Extension(until=SECONDS + 60, used=4 * 3600)
+    used = Extension(until=SECONDS + 60, used=4 * 3600, asked_at=SECONDS)
     idle.views["a-1"] = replace(idle.views["a-1"], extension=used)
     async with browsing(idle, "ann") as client:
         answer = await extend(client, "a-1")

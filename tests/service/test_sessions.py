@@ -303,7 +303,9 @@ async def test_nobody_else_and_no_longer(idle, money, who, session, body, status
 
 
 async def test_at_the_ceiling_a_person_is_told_and_an_administrator_goes_on(idle, money):
-    idle.views["a-1"] = replace(idle.views["a-1"], extension=Extension(until=SECONDS + 60, used=4 * 3600))
+    idle.views["a-1"] = replace(
+        idle.views["a-1"], extension=Extension(until=SECONDS + 60, used=4 * 3600, asked_at=SECONDS)
+    )
     async with serving(idle, money) as ask:
         refused, granted = await ask("sessions/a-1/extend", "ann", {}), await ask("sessions/a-1/extend", "root", {})
     assert (refused.status_code, granted.status_code) == (409, 200)
@@ -331,7 +333,9 @@ async def test_thousands_of_reports_read_all_sessions_and_their_money_once(idle,
 async def test_sessions_are_some_seconds_old_and_a_new_one_is_known(idle, money):
     async with serving(idle, money) as ask:
         await ask("sessions/a-1/report", "server", REPORT)
-        idle.views["a-1"] = replace(idle.views["a-1"], extension=Extension(until=SECONDS + 60, used=60))
+        idle.views["a-1"] = replace(
+            idle.views["a-1"], extension=Extension(until=SECONDS + 60, used=60, asked_at=SECONDS)
+        )
         idle.views["new"] = replace(idle.views["a-2"], session_id="new")
         before = (await ask("sessions/a-1/report", "server", REPORT)).json()
         newer = await ask("sessions/new/report", "named", REPORT)

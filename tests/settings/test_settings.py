@@ -101,6 +101,16 @@ def test_a_mistake_is_told_with_file_key_and_value(tmp_path, old, new, message):
         ("[[idle]]\nidle_limit = 'soon'", 'allowed is a number and s, min, h or d, like "8 h", or "never"'),
         ("[[idle]]\nflavor = 'b200'", 'an idle rule is for flavor "b200", which there is not'),
         ("[[idle]]\nmove_to = 'a100'", 'move_to = "a100", which is no flavor without a GPU'),
+        (
+            "[[flavor]]\nslug = 'lean'\ndisplay_name = 'Lean'\nkind = 'cpu'\ncpus = 1\nmemory = '1 GiB'\n"
+            "images = ['base']\n[[idle]]\nmove_to = 'lean'",
+            'move_to = "lean", which lacks image "pytorch" of flavor "mig-1g"',
+        ),
+        (
+            "[[flavor]]\nslug = 'lean'\ndisplay_name = 'Lean'\nkind = 'cpu'\ncpus = 1\nmemory = '1 GiB'\n"
+            "images = ['base', 'pytorch']\ngroups = ['staff']\n[[idle]]\nmove_to = 'lean'",
+            'move_to = "lean", which not everybody it is for may take',
+        ),
         ("[[idle]]\nquiet_hours = ['night']", 'allowed is days and times like "Mon-Fri 08:00-18:00"'),
         ("[[idle]]\nquiet_hours = ['Mon 25:00-26:00']", 'allowed is days and times like "Mon-Fri 08:00-18:00"'),
         ("[[idle]]\nsignals = []", ": signals = []: is not allowed"),

@@ -1,6 +1,6 @@
 """Idleness in the database: what is watched, whose stop holds, what an extension gives, what is left after the end."""
 
-from datetime import timedelta
+from datetime import time, timedelta
 
 import pytest
 
@@ -9,7 +9,7 @@ from nbgpu.core.authorize import Cause
 from nbgpu.core.culling import Look, State, judge, plan_idle_stop
 from nbgpu.core.errors import NotExtended
 from nbgpu.core.flavors import FlavorKind
-from nbgpu.core.idle_policy import IdleRule, IdleSite
+from nbgpu.core.idle_policy import IdleRule, IdleSite, QuietHours
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import Period, to_seconds
 from nbgpu.core.quotas import Scope, Who
@@ -50,7 +50,7 @@ def watch(idle: SqlIdle, clock, until: timedelta, *, report=Report(), gpu_percen
             tracks = note_report(note_reading(each.tracks, reading, Thresholds(), 120), report, now, 120)
             look = Look(now=now, stale=120, has_gpu=each.has_gpu, zone=idle._site.zone, extension=each.extension)
             verdict = judge(tracks, each.policy, look)
-            stop = plan_idle_stop(verdict, each.policy, each.decided, now)
+            stop = plan_idle_stop(verdict, each.policy, each.decided, now=now, zone=idle._site.zone)
             entries.append(IdleEntry(session_id=each.session_id, tracks=tracks, verdict=verdict, stop=stop))
         idle.write(entries, now)
 
@@ -67,7 +67,7 @@ def test_an_idle_server_is_warned_of_then_due_and_its_end_is_explained(open_stor
     assert idle.due() == ()
     found = store.find_open(lease.session_id)
     assert (found.stop_cause, to_seconds(found.stop_at)) == (Cause.IDLE, planned.stop.at)
-    watch(idle, clock, 31 * MINUTE)
+    watch(idle, clock, 32 * MINUTE)
     assert [each.session_id for each in idle.due()] == [lease.session_id]
     store.release(lease.session_id, "stopped", clock.now)
     assert idle.due() == idle.watched() == ()
@@ -160,7 +160,7 @@ def test_an_extension_during_a_look_has_the_last_word(open_store, start, clock, 
     now = to_seconds(clock.now)
     look = Look(now=now, stale=120, has_gpu=True, zone=idle._site.zone, extension=looked.extension)
     verdict = judge(looked.tracks, looked.policy, look)
-    stop = plan_idle_stop(verdict, looked.policy, looked.decided, now)
+    stop = plan_idle_stop(verdict, looked.policy, looked.decided, now=now, zone=idle._site.zone)
     assert stop is not None
     idle.write([IdleEntry(session_id=lease.session_id, tracks=looked.tracks, verdict=verdict, stop=stop)], now)
     assert idle.find(lease.session_id).stop is None
@@ -224,3 +224,63 @@ def test_a_group_s_rule_follows_the_groups_at_the_start(engine, clock, open_stor
     idle, store = SqlIdle(engine, site, clock), open_store()
     start(store, groups=("ml",)), start(store, "cpu", kind=FlavorKind.CPU, gpus=0), start(store, user="bob")
     assert {str(each.server): each.policy.idle_limit for each in idle.watched()} == {"ann": 7200, "bob": 1800}
+
+
+def test_work_that_begins_just_before_the_stop_is_waited_for(open_store, start, clock, open_idle):
+    """A stop is done only when all that was told up to it has been judged."""
+    store, (idle, limits) = open_store(), open_idle()
+    start(store)
+    watch(idle, clock, 30 * MINUTE)
+    clock.now += timedelta(seconds=59)
+    assert idle.due() == ()
+    watch(idle, clock, 31 * MINUTE, gpu_percent=99)
+    assert idle.due() == ()
+    assert limits.keep().stops == ()
+
+
+def test_a_rule_that_was_removed_stops_nobody_any_more(engine, open_store, start, clock, open_idle):
+    store, (idle, limits) = open_store(), open_idle()
+    lease = start(store)
+    watch(idle, clock, 32 * MINUTE)
+    assert limits.is_idle_still(lease.session_id)
+    without = IdleSite()
+    assert SqlIdle(engine, without, clock).due() == ()
+    relieved = SqlLimits(engine, Policies(), clock, idle=without)
+    assert not relieved.is_idle_still(lease.session_id)
+    assert relieved.keep().stops == ()
+
+
+def test_a_stop_that_is_due_waits_for_the_end_of_quiet_hours(engine, open_store, start, clock, open_idle):
+    store, (idle, _) = open_store(), open_idle()
+    start(store)
+    watch(idle, clock, 32 * MINUTE)
+    assert idle.due()
+    begin, end = time(clock.now.hour, clock.now.minute), time(clock.now.hour + 1)
+    hours = QuietHours(frozenset(range(7)), begin, end)
+    rule = IdleRule(who=EVERYONE, changes=RULES | {"quiet_hours": (hours,)})
+    assert SqlIdle(engine, IdleSite(rules=(rule,)), clock).due() == ()
+
+
+def test_a_move_is_finished_after_a_crash_unless_its_person_was_faster(open_store, start, clock, open_idle):
+    store, (idle, limits) = open_store(), open_idle(idle_limit=None, gpu_idle_limit=1800, move_to="cpu")
+    lease = start(store)
+    watch(idle, clock, 32 * MINUTE)
+    (planned,) = limits.keep().stops
+    clock.now += MINUTE
+    store.release(lease.session_id, "stopped", clock.now)
+    (moved,) = limits.keep().moved
+    assert (moved.server, moved.move) == (ServerRef("ann"), planned.move)
+    clock.now += 11 * MINUTE
+    assert limits.keep().moved == (), "it is not tried for ever"
+    clock.now -= 10 * MINUTE
+    start(store)
+    assert limits.keep().moved == ()
+
+
+def test_a_server_that_its_person_stopped_before_is_not_started(open_store, start, clock, open_idle):
+    store, (idle, limits) = open_store(), open_idle(idle_limit=None, gpu_idle_limit=1800, move_to="cpu")
+    lease = start(store)
+    watch(idle, clock, 20 * MINUTE)
+    assert limits.keep().stops
+    store.release(lease.session_id, "stopped", clock.now)
+    assert limits.keep().moved == ()

@@ -64,7 +64,7 @@ def look_at(site, user: str, *, ago: int = 0) -> None:
         tracks = note_reading(note_report(tracks, Report(), at, 4000), reading, Thresholds(), 4000)
     look = Look(now=now, stale=120, has_gpu=False, zone=UTC, extension=server.extension)
     verdict = judge(tracks, server.policy, look)
-    stop = plan_idle_stop(verdict, server.policy, server.decided, now)
+    stop = plan_idle_stop(verdict, server.policy, server.decided, now=now, zone=look.zone)
     site.idle.write([IdleEntry(session_id=server.session_id, tracks=tracks, verdict=verdict, stop=stop)], now)
 
 

@@ -243,7 +243,7 @@ def stop_by_ours(trace: Trace) -> int | None:
         if moment.report is not None:
             tracks = note_report(tracks, moment.report, now, STALE)
         look = Look(now=now, stale=STALE, has_gpu=trace.flavor != "cpu", zone=UTC, extension=Extension())
-        decided = plan_idle_stop(judge(tracks, POLICY, look), POLICY, decided, now)
+        decided = plan_idle_stop(judge(tracks, POLICY, look), POLICY, decided, now=now, zone=look.zone)
         if decided is not None and decided.at <= now:
             return now - BEGIN
     return None

@@ -8,13 +8,15 @@ import pytest
 from nbgpu.core.activity import Report, Signal
 from nbgpu.core.authorize import Cause
 from nbgpu.core.culling import Extension
+from nbgpu.core.errors import StoreError
 from nbgpu.core.idle_policy import IdlePolicy, IdleSite
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_seconds
+from nbgpu.core.stops import Stop
 from nbgpu.core.usage import Metered, Usage, measure_device
 from nbgpu.store.idle import Watched
 from nbgpu.telemetry.gauges import Gauges
-from nbgpu.telemetry.idle import IdleWatch
+from nbgpu.telemetry.idle import HURRIED, IdleWatch
 
 BEGIN = datetime(2026, 3, 10, 12, tzinfo=UTC)
 EVERY = 30
@@ -116,11 +118,51 @@ def test_an_idle_server_is_found_warned_of_and_saved_by_an_act_at_once(site, gau
     assert entry.stop.cause is Cause.IDLE
     assert entry.stop.at == pytest.approx(to_seconds(BEGIN) + 1800, abs=30)
     looked = site.entries
-    site.go(1)
+    site.go(HURRIED)
     watch.report("s1", Report(person_ago=0.5))
     watch.turn()
     assert site.entries is not looked, "it was not looked at once"
     assert site.entries[0].stop is None
+
+
+def test_one_who_types_on_makes_no_look_after_the_other(site, gauges, watch):
+    """The act does not call off the stop: of an idle GPU, or because others are warned as well."""
+    go_on(site, gauges, watch, 1000)
+    looks = 0
+    for _ in range(25):
+        site.go(1)
+        site.watch_one = replace(site.watch_one, decided=Stop(to_seconds(site.now) + 60, Cause.IDLE))
+        before = site.entries
+        watch.report("s1", Report(person_ago=0.5))
+        watch.turn()
+        looks += site.entries is not before
+    assert looks <= 2
+
+
+def test_what_was_told_before_a_look_that_failed_counts_as_not_told(site, gauges, watch):
+    go_on(site, gauges, watch, 900)
+    write = site.write
+
+    def fail(entries, now):
+        raise StoreError("locked")
+
+    site.write = fail
+    site.go(EVERY)
+    measure(site, gauges, cpu_ms=9000)  # work, of which nobody will know
+    with pytest.raises(StoreError, match="locked"):
+        watch.turn()
+    site.write = write
+    go_on(site, gauges, watch, 60)
+    assert site.entries[0].verdict.forecast.since >= to_seconds(BEGIN) + 900
+
+
+def test_reports_between_two_looks_are_told_together(site, watch):
+    watch.report("s1", Report(kernels=1, kernels_busy=1, person_ago=40))
+    watch.report("s1", Report(kernels=1))
+    watch.turn()
+    tracks = site.entries[0].tracks
+    assert tracks[Signal.KERNEL].is_active
+    assert tracks[Signal.PERSON].active_at is not None
 
 
 def test_looks_are_as_far_apart_as_the_site_says(site, gauges, watch):

@@ -31,10 +31,15 @@ class Site:
         self.watched = 0
         self.start_error: Exception | None = None
         self.text = ""
+        self.moved: list[PlannedStop] = []  # what the database says of moves that are to be finished
+        self.saved: set[str] = set()  # sessions that are not to be stopped any more
 
     def keep(self):
         called_off, self.called_off = self.called_off, ()
-        return Kept(tuple(self.planned), called_off)
+        return Kept(tuple(self.planned), called_off, tuple(self.moved))
+
+    def is_idle_still(self, session_id):
+        return session_id not in self.saved
 
     def watch_clock(self):
         self.watched += 1
@@ -194,12 +199,17 @@ def test_an_idle_server_is_not_ended_past_the_hub(keeper, site):
     assert not {"end", "release"} & {each[0] for each in site.told}
 
 
+MOVE = PlannedStop("s1", ANN, Stop(to_seconds(NOW), Cause.GPU_IDLE), (900,), Move("cpu", "base"))
+
+
 def test_an_idle_gpu_s_server_goes_on_without_it(keeper, site):
-    site.planned = [PlannedStop("s1", ANN, Stop(to_seconds(NOW), Cause.GPU_IDLE), (900,), Move("cpu", "base"))]
-    site.start_error = HubUnavailable("ann is pending")
+    site.planned = [MOVE]
     keeper.tick()
-    site.planned, site.start_error = [], None
+    site.planned, site.moved, site.start_error = [], [MOVE], HubUnavailable("ann is pending")
     keeper.tick()
+    site.start_error = None
+    keeper.tick()
+    site.moved = []  # it has a newer session
     keeper.tick()
     assert [each for each in site.told if each[0] in ("stop", "start")] == [
         ("stop", ANN),
@@ -209,10 +219,30 @@ def test_an_idle_gpu_s_server_goes_on_without_it(keeper, site):
 
 
 def test_a_start_that_is_refused_is_left_to_its_person(keeper, site, caplog):
-    site.planned = [PlannedStop("s1", ANN, Stop(to_seconds(NOW), Cause.GPU_IDLE), (900,), Move("cpu", "base"))]
-    site.start_error = HubRefused("quota")
+    site.moved, site.start_error = [MOVE], HubRefused("quota")
     keeper.tick()
-    site.planned, site.start_error = [], None
+    site.start_error = None
     keeper.tick()
     assert "start" not in {each[0] for each in site.told}
     assert "does not go on as cpu: quota" in caplog.text
+
+
+def test_whoever_was_saved_while_others_were_stopped_is_let_be(keeper, site):
+    site.planned = [
+        PlannedStop(f"s{number}", ServerRef(f"u{number}"), Stop(to_seconds(NOW) - 500, Cause.IDLE)) for number in (1, 2)
+    ]
+    site.saved = {"s2"}
+    keeper.tick()
+    assert [each for each in site.told if each[0] == "stop"] == [("stop", ServerRef("u1"))]
+
+
+def test_what_costs_money_does_not_wait_for_many_that_are_idle(keeper, site):
+    idle = [
+        PlannedStop(f"s{number}", ServerRef(f"u{number}"), Stop(to_seconds(NOW) - 500, Cause.IDLE))
+        for number in range(50)
+    ]
+    site.planned = [*idle, PlannedStop("m", ANN, Stop(to_seconds(NOW), Cause.BUDGET))]
+    keeper.tick()
+    stopped = [each[1] for each in site.told if each[0] == "stop"]
+    assert ANN in stopped
+    assert len(stopped) == 9

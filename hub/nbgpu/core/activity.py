@@ -85,6 +85,19 @@ class Report:
     sockets: int = 0  # told, and never counted as activity
 
 
+def merge(one: Report, later: Report) -> Report:
+    """Return what two reports tell together: whatever either saw at work."""
+    acts = [each.person_ago for each in (one, later) if each.person_ago is not None]
+    return Report(
+        kernels=later.kernels,
+        kernels_busy=max(one.kernels_busy, later.kernels_busy),
+        terminals=later.terminals,
+        terminal_jobs=max(one.terminal_jobs, later.terminal_jobs),
+        person_ago=min(acts, default=None),
+        sockets=later.sockets,
+    )
+
+
 def note_reading(tracks: Tracks, reading: Reading, limits: Thresholds, gap: int) -> dict[Signal, Track]:
     """Return the tracks with a reading; what is `gap` seconds after what was known before begins anew."""
     found = dict(tracks)
@@ -116,9 +129,12 @@ def note_report(tracks: Tracks, report: Report, at: int, gap: int) -> dict[Signa
 def _note(track: Track | None, span: Period, gap: int, *, active: bool, value: float | None = None) -> Track:
     if track is None:
         track = Track(known_from=span.start, known_until=span.start)
-    if span.end <= track.known_until:
+    if track.known_until - gap < span.end <= track.known_until:
         return track  # told before
-    begun_anew = span.start - track.known_until > gap
+    # A clock that was set back would have all that comes told before.
+    begun_anew = span.start - track.known_until > gap or span.end <= track.known_until
+    if begun_anew and track.active_at is not None and track.active_at > span.end:
+        track = replace(track, active_at=span.start)
     since = span.start if begun_anew else track.known_until
     goes_on = track.is_active and not begun_anew
     return replace(

@@ -16,7 +16,9 @@ from nbgpu.core.idle_policy import IdlePolicy
 from nbgpu.core.stops import Stop
 
 _GPU = (Signal.GPU, Signal.GPU_MEMORY)
-_LEAST_NOTICE = 60  # seconds, where a policy warns later or not at all
+_LEAST_NOTICE = 60  # seconds, where a policy does not warn
+_CLICK = 300  # seconds
+_LONGEST_EXTENSION = 366 * 86400  # seconds at one time
 _COUNTS_FOR_GPU = frozenset(Signal) - {Signal.PERSON}  # not that somebody edits text
 
 
@@ -66,6 +68,7 @@ class Extension:
 
     until: int = 0  # not stopped for being idle before; 0: never asked
     used: int = 0  # seconds that were given so far
+    asked_at: int = 0  # the last time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +92,24 @@ def judge(tracks: Tracks, policy: IdlePolicy, look: Look) -> Verdict:
     return Verdict(state=state, findings=findings, forecast=forecast)
 
 
-def plan_idle_stop(verdict: Verdict, policy: IdlePolicy, decided: Stop | None, now: int) -> Stop | None:
+def plan_idle_stop(
+    verdict: Verdict, policy: IdlePolicy, decided: Stop | None, *, now: int, zone: tzinfo
+) -> Stop | None:
     """Return the stop that is to be told and done; None while there is none.
 
-    It is decided by the first warning. Whoever could not be warned in time, because nobody looked or a rule changed,
-    has the time of the last warning at least. Work that is seen meanwhile calls it off.
+    It is decided by the first warning, but not before half of the limit has gone: nobody at work is warned. Whoever
+    could not be warned in time, because nobody looked or a rule changed, has the time of the last warning at least,
+    and the quiet hours (of `zone`). Work that is seen meanwhile calls it off.
     """
     found = verdict.forecast
-    first = max(policy.warn, default=_LEAST_NOTICE)
-    if found is None or found.at - now > first:
+    if found is None or found.at - now > min(max(policy.warn, default=_LEAST_NOTICE), found.limit // 2):
         return None
     if decided is not None and decided.cause is found.cause and decided.at >= found.at:
         return decided  # the time that was given to one who was not told before
     if decided is not None and decided.cause is found.cause:
         return Stop(found.at, found.cause)
-    return Stop(max(found.at, now + min(policy.warn, default=_LEAST_NOTICE)), found.cause)
+    at = max(found.at, now + min(min(policy.warn, default=_LEAST_NOTICE), found.limit // 2))
+    return Stop(policy.leave_quiet_hours(at, zone), found.cause)
 
 
 def left_to_extend(verdict: Verdict, policy: IdlePolicy, extension: Extension) -> int:
@@ -112,14 +118,17 @@ def left_to_extend(verdict: Verdict, policy: IdlePolicy, extension: Extension) -
 
 
 def extend(verdict: Verdict, extension: Extension, decided: Stop | None, *, seconds: int, now: int) -> Extension:
-    """Return the extension with `seconds` more, counted from the stop that is decided, else from now."""
-    begin = max(now, extension.until, decided.at if decided is not None else 0)
-    return Extension(until=begin + seconds, used=_used(verdict, extension) + seconds)
+    """Return the extension with `seconds` more, counted from when it would be stopped without."""
+    forecast = verdict.forecast.at if verdict.forecast is not None else now
+    begin = max(now, forecast, extension.until, decided.at if decided is not None else 0)
+    seconds = min(seconds, _LONGEST_EXTENSION)
+    return Extension(until=begin + seconds, used=_used(verdict, extension) + seconds, asked_at=now)
 
 
 def _used(verdict: Verdict, extension: Extension) -> int:
+    """What opening the page makes the server do is no work: a while after the click it would be."""
     since = verdict.forecast.since if verdict.forecast is not None else 0
-    return 0 if since > extension.until else extension.used
+    return 0 if since > extension.asked_at + _CLICK else extension.used
 
 
 def _find(signal: Signal, tracks: Tracks, policy: IdlePolicy, look: Look) -> Finding:
@@ -177,8 +186,16 @@ def _forecast(tracks: Tracks, policy: IdlePolicy, look: Look, findings: Iterable
         return None
     since, limit, cause = min(found, key=lambda each: each[0] + each[1])
     at = policy.leave_quiet_hours(max(since + limit, look.extension.until), look.zone)
+    if at <= look.now:  # what is overdue is not done in quiet hours either
+        at = max(at, _leave_now(policy, look))
     move_to = policy.move_to if cause is Cause.GPU_IDLE else None
     return Forecast(cause=cause, since=since, limit=limit, at=at, move_to=move_to)
+
+
+def _leave_now(policy: IdlePolicy, look: Look) -> int:
+    """Return when the quiet hours end that it is now; 0 where there are none now."""
+    end = policy.leave_quiet_hours(look.now, look.zone)
+    return end if end > look.now else 0
 
 
 def _since(known: Tracks) -> tuple[int, bool]:

@@ -7,6 +7,7 @@ everyone, and among these for a flavor by name before for a kind. Of several gro
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta, tzinfo
+from itertools import groupby
 from typing import Any
 
 from nbgpu.core.activity import Signal, Thresholds
@@ -16,7 +17,8 @@ from nbgpu.core.quotas import Who
 SHORTEST = 15 * 60  # seconds: an idle limit below it needs a site's express word
 REPORTS_EVERY = 30  # seconds between two reports of a server
 _WEEK = 7
-_FOREVER = 10**12
+_LIMITS = frozenset({"idle_limit", "gpu_idle_limit", "busy_limit"})
+_FOREVER = 10 * 366 * 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,13 @@ class IdlePolicy:
 
     def leave_quiet_hours(self, instant: int, zone: tzinfo) -> int:
         """Return the first instant from this one on at which a server may be stopped."""
+        left = instant
         for _ in range(_WEEK * (len(self.quiet_hours) + 1)):
-            end = next((end for each in self.quiet_hours if (end := each.end_of(instant, zone)) is not None), None)
+            end = next((end for each in self.quiet_hours if (end := each.end_of(left, zone)) is not None), None)
             if end is None:
-                return instant
-            instant = end
-        return instant
+                return left
+            left = end
+        return instant + _FOREVER  # they have no end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,20 +91,29 @@ def find_policy(
     groups = tuple(groups)
     fitting = [rule for rule in rules if rule.fits(username, groups, flavor, has_gpu=has_gpu)]
     policy = IdlePolicy()
-    for rule in sorted(fitting, key=_strength):
-        policy = replace(policy, **rule.changes, thresholds=replace(policy.thresholds, **rule.thresholds))
+    for _, equals in groupby(sorted(fitting, key=_strength), key=_strength):
+        of_equals = list(equals)
+        for rule in of_equals:
+            policy = replace(policy, **rule.changes, thresholds=replace(policy.thresholds, **rule.thresholds))
+        policy = replace(policy, **_longest(of_equals))
+    if not has_gpu:
+        policy = replace(policy, gpu_idle_limit=None)
     return policy if policy.idle_limit is not None or policy.gpu_idle_limit is not None else None
 
 
-def _strength(rule: IdleRule) -> tuple[int, int, int, int]:
+def _strength(rule: IdleRule) -> tuple[int, int, int]:
     scopes = ("everyone", "group", "user")
-    limit = rule.changes.get("idle_limit", 0)
-    return (
-        scopes.index(rule.who.scope),
-        int(rule.flavor is not None),
-        int(rule.gpu is not None),
-        _FOREVER if limit is None else int(limit),
-    )
+    return scopes.index(rule.who.scope), int(rule.flavor is not None), int(rule.gpu is not None)
+
+
+def _longest(rules: Iterable[IdleRule]) -> dict[str, Any]:
+    """Return each limit that any of some rules of the same strength has: the longest; None is never."""
+    found: dict[str, Any] = {}
+    for rule in rules:
+        for key in _LIMITS & rule.changes.keys():
+            limit, other = rule.changes[key], found.get(key, 0)
+            found[key] = None if limit is None or other is None else max(limit, other)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +128,11 @@ class IdleSite:
     def stale(self) -> int:
         """Seconds after which a signal that was not told is unknown: four looks, or four reports of a server."""
         return max(4 * self.every, 4 * REPORTS_EVERY)
+
+    @property
+    def fresh(self) -> int:
+        """Seconds for which a verdict holds: a watch that ended long ago must stop nobody."""
+        return 2 * self.every + 60
 
     def find_policy(self, username: str, groups: Iterable[str], flavor: str, *, has_gpu: bool) -> IdlePolicy | None:
         """Return what holds for a server; None where nothing ever stops it for being idle."""

@@ -57,6 +57,7 @@ class Kept:
 
     stops: tuple[PlannedStop, ...] = ()
     called_off: tuple[str, ...] = ()  # sessions whose stop was decided before, and is not needed any more
+    moved: tuple[PlannedStop, ...] = ()  # sessions that were stopped for a move whose second half is to be done
 
 
 def plan_stop(

@@ -237,12 +237,31 @@ class Settings(Section):
         for rule in self.idle:
             if rule.flavor is not None and rule.flavor not in slugs:
                 raise ValueError(f'an idle rule is for flavor "{rule.flavor}", which there is not; {_among(slugs)}')
-            if rule.move_to is not None and rule.move_to not in without_gpu:
+            if rule.move_to is not None and rule.move_to in without_gpu:
+                self._check_move(rule)
+            elif rule.move_to is not None:
                 raise ValueError(
                     f'an idle rule has move_to = "{rule.move_to}", which is no flavor without a GPU; '
                     f"{_among(without_gpu)}"
                 )
         return self
+
+    def _check_move(self, rule: IdleSettings) -> None:
+        """Whoever is told that their server goes on without a GPU must find it so."""
+        target = next(each for each in self.flavor if each.slug == rule.move_to)
+        if target.groups and rule.group not in target.groups:
+            raise ValueError(
+                f'an idle rule has move_to = "{target.slug}", which not everybody it is for may take; '
+                "give the rule one of its groups, or take another flavor"
+            )
+        for flavor in self.flavor:
+            fits = flavor.kind is not FlavorKind.CPU and rule.flavor in (None, flavor.slug)
+            lacking = [each for each in flavor.images if each not in target.images] if fits else []
+            if lacking:
+                raise ValueError(
+                    f'an idle rule has move_to = "{target.slug}", which lacks image "{lacking[0]}" of flavor '
+                    f'"{flavor.slug}"; add it to its images, or give the rule another flavor'
+                )
 
     @property
     def idle_site(self) -> IdleSite:

@@ -26,13 +26,12 @@ from nbgpu.store.idle_rows import (
     OPEN,
     IdleEntry,
     decided_stop,
-    is_fresh,
     read,
+    read_due,
     read_one,
     stop_of,
     to_extension,
     to_forecast,
-    to_planned,
     to_row,
     to_tracks,
     until,
@@ -91,11 +90,9 @@ class SqlIdle:
     @retried
     def due(self) -> tuple[PlannedStop, ...]:
         """Return the sessions that are to be stopped now for being idle."""
-        now = to_seconds(self._clock())
-        is_due = (IdleRow.stop_at <= now, *is_fresh(self._site, now), IdleRow.move_to.is_(None))
         with unit_of_work(self._engine, reads_only=True) as db:
-            found = (to_planned(row, idle) for row, idle in read(db, *OPEN, *is_due))
-            return tuple(each for each in found if each is not None)
+            found = read_due(db, self._site, to_seconds(self._clock()), IdleRow.move_to.is_(None))
+            return tuple(found)
 
     # What is shown
 
@@ -173,6 +170,7 @@ class SqlIdle:
         values = {
             "extended_until": found.until,
             "extended_seconds": found.used,
+            "extended_at": found.asked_at,
             "stop_at": None,
             "stop_cause": None,
         }

@@ -4,19 +4,20 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import Session, aliased, selectinload
 
 from nbgpu.core.activity import Signal, Track, Tracks
 from nbgpu.core.authorize import Cause
 from nbgpu.core.culling import Extension, Forecast, Verdict
-from nbgpu.core.idle_policy import IdleSite
+from nbgpu.core.idle_policy import REPORTS_EVERY, IdlePolicy, IdleSite
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.stops import IDLE_CAUSES, Move, PlannedStop, Stop
 from nbgpu.store.idle_schema import IdleRow
 from nbgpu.store.schema import SessionRow
 
-_MARGIN = 60  # seconds that a verdict may be older than the signals it is from, and still hold
+SETTLE = REPORTS_EVERY  # seconds after a stop's time from which on all signals up to it were told
+MOVE_TRIES = 600  # seconds after a server was stopped that it is tried to start it with another flavor
 OPEN = (SessionRow.released_at.is_(None), SessionRow.active_at.is_not(None))
 
 
@@ -30,21 +31,58 @@ class IdleEntry:
     stop: Stop | None
 
 
-def is_fresh(site: IdleSite, now: int) -> tuple[ColumnElement[bool], ...]:
-    """Return the condition of verdicts that hold: a watch that ended long ago must stop nobody."""
-    return (IdleRow.judged_at >= now - site.stale - _MARGIN,)
+def read_due(db: Session, site: IdleSite, now: int, *where: ColumnElement[bool]) -> list[PlannedStop]:
+    """Return the stops for idleness that are to be done now, of those that fit.
+
+    What was told up to the stop's time must have been judged; the rule must still be there, and it be no quiet hour.
+    """
+    is_due = (IdleRow.stop_at + SETTLE <= IdleRow.judged_at, IdleRow.judged_at >= now - site.fresh)
+    found = []
+    for row, idle in read(db, *OPEN, *is_due, *where):
+        policy, planned = _policy(site, row), to_planned(row, idle)
+        if policy is not None and planned is not None and policy.leave_quiet_hours(now, site.zone) <= now:
+            found.append(planned)
+    return found
+
+
+def read_moves(db: Session, now: int) -> tuple[PlannedStop, ...]:
+    """Return the sessions that were stopped to go on with another flavor, of servers that were not started since."""
+    newer = aliased(SessionRow)
+    started_since = (
+        select(newer.session_id)
+        .where(
+            newer.username == SessionRow.username,
+            newer.servername == SessionRow.servername,
+            newer.created_at > SessionRow.created_at,
+        )
+        .exists()
+    )
+    moved = (
+        SessionRow.released_at >= to_instant(now - MOVE_TRIES),
+        SessionRow.stop_at <= SessionRow.released_at,
+        SessionRow.stop_cause == Cause.GPU_IDLE,
+        SessionRow.release_reason == "stopped",
+        IdleRow.move_to.is_not(None),
+        ~started_since,
+    )
+    planned = (to_planned(row, idle) for row, idle in read(db, *moved))
+    return tuple(each for each in planned if each is not None and each.move is not None)
 
 
 def read_stops(db: Session, site: IdleSite, now: int) -> dict[str, PlannedStop]:
     """Return the decided stops for idleness that hold, by session."""
-    decided = (IdleRow.stop_at.is_not(None), *is_fresh(site, now))
-    planned = (to_planned(row, idle, _warnings(site, row)) for row, idle in read(db, *OPEN, *decided))
-    return {each.session_id: each for each in planned if each is not None}
+    decided = (IdleRow.stop_at.is_not(None), IdleRow.judged_at >= now - site.fresh)
+    found = {}
+    for row, idle in read(db, *OPEN, *decided):
+        policy = _policy(site, row)
+        planned = to_planned(row, idle, policy.warn) if policy is not None else None
+        if planned is not None:
+            found[row.session_id] = planned
+    return found
 
 
-def _warnings(site: IdleSite, row: SessionRow) -> tuple[int, ...]:
-    policy = site.find_policy(row.username, row.user_groups, row.flavor, has_gpu=bool(row.slots))
-    return policy.warn if policy is not None else ()
+def _policy(site: IdleSite, row: SessionRow) -> IdlePolicy | None:
+    return site.find_policy(row.username, row.user_groups, row.flavor, has_gpu=bool(row.slots))
 
 
 def to_planned(row: SessionRow, idle: IdleRow | None, warn: tuple[int, ...] = ()) -> PlannedStop | None:
@@ -107,7 +145,9 @@ def to_tracks(idle: IdleRow | None) -> dict[Signal, Track]:
 
 def to_extension(idle: IdleRow | None) -> Extension:
     """Return what its person asked for."""
-    return Extension(until=idle.extended_until, used=idle.extended_seconds) if idle is not None else Extension()
+    if idle is None:
+        return Extension()
+    return Extension(until=idle.extended_until, used=idle.extended_seconds, asked_at=idle.extended_at)
 
 
 def to_forecast(idle: IdleRow) -> Forecast | None:

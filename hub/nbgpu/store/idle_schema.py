@@ -31,3 +31,4 @@ class IdleRow(Base):
     # The extension.
     extended_until: Mapped[int] = mapped_column(BigInteger, server_default="0")
     extended_seconds: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    extended_at: Mapped[int] = mapped_column(BigInteger, server_default="0")

@@ -15,7 +15,7 @@ from nbgpu.core.quotas import Quota, describe_quota, limits_of
 from nbgpu.core.stops import Kept, PlannedStop, Stop, plan_stop
 from nbgpu.store.book import Book, paid_with
 from nbgpu.store.clock import utc_now
-from nbgpu.store.idle_rows import read_stops
+from nbgpu.store.idle_rows import read_due, read_moves, read_stops
 from nbgpu.store.limits import Allowance, authorize_running
 from nbgpu.store.metering import to_facts
 from nbgpu.store.schema import AlertRow, ChargeRow, SessionRow
@@ -56,6 +56,7 @@ class SqlLimits:
             newest = db.scalar(select(func.max(ChargeRow.id))) or 0
             alerts = self._find_alerts(db, book)
             kept = Kept(
+                moved=read_moves(db, book.now),
                 stops=tuple(planned for _, planned in plans if planned is not None),
                 called_off=tuple(row.session_id for row, each in plans if each is None and _decided(row) is not None),
             )
@@ -67,6 +68,12 @@ class SqlLimits:
                 db.add_all(alerts)
         self._looked_at = newest
         return kept
+
+    @retried
+    def is_idle_still(self, session_id: str) -> bool:
+        """Return whether a session is to be stopped now for being idle, as of this moment."""
+        with unit_of_work(self._engine, reads_only=True) as db:
+            return bool(read_due(db, self._idle, to_seconds(self._clock()), SessionRow.session_id == session_id))
 
     @retried
     def accounts(self, username: str, groups: Iterable[str] | None) -> tuple[Account, ...]:

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from nbgpu.core.activity import Reading, Report, Signal, Track, note_reading, note_report
+from nbgpu.core.activity import Reading, Report, Signal, Track, merge, note_reading, note_report
+from nbgpu.core.authorize import Cause
 from nbgpu.core.culling import Look, State, judge, plan_idle_stop
 from nbgpu.core.idle_policy import IdleSite
 from nbgpu.core.periods import to_seconds
@@ -20,6 +21,7 @@ from nbgpu.store.idle_rows import IdleEntry
 from nbgpu.telemetry.gauges import Gauges
 
 TURN = 1.0  # seconds between two questions whether it is time for a look
+HURRIED = 5.0  # seconds between two looks at least
 _JUST_NOW = 60.0  # seconds
 MOST_REPORTS = 50_000  # that wait for a look
 
@@ -55,8 +57,10 @@ class IdleWatch:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._reports: dict[str, tuple[int, Report]] = {}  # the newest by session, with its time
-        self._warned: frozenset[str] = frozenset()  # sessions whose stop is decided
+        self._warned: set[str] = set()  # sessions whose next act hurries the next look
         self._due_at = 0.0
+        self._looked_at = float("-inf")
+        self._gap = site.stale
         self.verdicts: Mapping[State, int] = {}  # of the last look: how many of each
         self._hurries = False
 
@@ -64,27 +68,37 @@ class IdleWatch:
         """Take a server's report. Where it calls off a stop that is decided, the next look is at once."""
         with self._lock:
             if session_id in self._reports or len(self._reports) < MOST_REPORTS:
-                self._reports[session_id] = (to_seconds(self._clock()), report)
-            acted = report.person_ago is not None and report.person_ago < _JUST_NOW
-            self._hurries = self._hurries or (acted and session_id in self._warned)
+                earlier = self._reports.get(session_id)
+                now = to_seconds(self._clock())
+                self._reports[session_id] = (now, merge(earlier[1], report) if earlier is not None else report)
+            if report.person_ago is not None and report.person_ago < _JUST_NOW and session_id in self._warned:
+                self._warned.discard(session_id)  # once between two looks that are due
+                self._hurries = True
 
     def turn(self) -> None:
-        """Look, if it is time. Raises StoreError: what was told meanwhile is then judged at the next look."""
+        """Look, if it is time. Raises StoreError: what was told meanwhile then counts as not told."""
         now = self._monotonic()
-        if self._hurries or now >= self._due_at:
-            self._hurries, self._due_at = False, now + self._site.every
-            self.look()
+        is_due = now >= self._due_at
+        if is_due or (self._hurries and now >= self._looked_at + HURRIED):
+            self._hurries, self._looked_at = False, now
+            if is_due:
+                self._due_at = now + self._site.every
+            warned = self.look()
+            if is_due:
+                self._warned = warned
 
-    def look(self) -> None:
-        """Judge all servers."""
+    def look(self) -> set[str]:
+        """Judge all servers; return the sessions that are to be stopped as idle, which a person's act would save."""
+        gap, self._gap = self._gap, 0  # should this look be lost, the next one begins anew
         watched, now = self._store.watched(), to_seconds(self._clock())
         readings = self._gauges.take({each.session_id: each.devices for each in watched})
         with self._lock:
             reports, self._reports = self._reports, {}
-        entries = [self._judge(each, readings, reports, now) for each in watched]
+        entries = [self._judge(each, readings, reports, now, gap) for each in watched]
         self._store.write(entries, now)
+        self._gap = self._site.stale
         self.verdicts = Counter(each.verdict.state for each in entries)
-        self._warned = frozenset(each.session_id for each in entries if each.stop is not None)
+        return {each.session_id for each in entries if each.stop is not None and each.stop.cause is Cause.IDLE}
 
     def _judge(
         self,
@@ -92,13 +106,14 @@ class IdleWatch:
         readings: Mapping[str, Sequence[Reading]],
         reports: Mapping[str, tuple[int, Report]],
         now: int,
+        gap: int,
     ) -> IdleEntry:
         tracks: Mapping[Signal, Track] = server.tracks
         for reading in readings.get(server.session_id, ()):
-            tracks = note_reading(tracks, reading, server.policy.thresholds, self._site.stale)
+            tracks = note_reading(tracks, reading, server.policy.thresholds, gap)
         if server.session_id in reports:
             at, report = reports[server.session_id]
-            tracks = note_report(tracks, report, at, self._site.stale)
+            tracks = note_report(tracks, report, at, gap)
         look = Look(
             now=now,
             stale=self._site.stale,
@@ -107,7 +122,7 @@ class IdleWatch:
             extension=server.extension,
         )
         verdict = judge(tracks, server.policy, look)
-        stop = plan_idle_stop(verdict, server.policy, server.decided, now)
+        stop = plan_idle_stop(verdict, server.policy, server.decided, now=now, zone=self._site.zone)
         if stop != server.decided:
             log.info("%s is %s; to be stopped: %s", server.server, verdict.state, stop)
         return IdleEntry(session_id=server.session_id, tracks=tracks, verdict=verdict, stop=stop)

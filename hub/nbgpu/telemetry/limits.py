@@ -5,7 +5,7 @@ since money must not run on for that.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, tzinfo
 from typing import Protocol
@@ -15,7 +15,7 @@ from nbgpu.core.errors import EngineError, HubRefused, HubUnavailable
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import AuditLog, Clock, Fleet, LeaseStore
-from nbgpu.core.stops import IDLE_CAUSES, Kept, Move, PlannedStop, Stop, describe_stop
+from nbgpu.core.stops import IDLE_CAUSES, Kept, PlannedStop, Stop, describe_stop
 
 PERIOD = 15.0  # seconds between two looks: a budget is overspent for so long at most, and its grace
 STOPS = 8  # at one time
@@ -30,6 +30,9 @@ class Limits(Protocol):
 
     def keep(self) -> Kept:
         """Work out anew what each running session may run; return what there is to tell and to do."""
+
+    def is_idle_still(self, session_id: str) -> bool:
+        """Return whether a session is to be stopped now for being idle, as of this moment."""
 
 
 class Notices(Protocol):
@@ -79,7 +82,7 @@ class LimitKeeper:
         self._zone = zone
         self._watch_clock = watch_clock
         self._told: dict[str, tuple[Stop, int]] = {}  # what each session's server was told last, and how many times
-        self._to_start: dict[ServerRef, Move] = {}  # servers that were stopped to go on with another flavor
+        self._refused: set[str] = set()  # sessions that were moved, and do not go on as the hub will not have it
         self._to_call_off: set[str] = set()  # sessions that are to be told that they go on
         self._stopped: set[str] = set()  # sessions whose stop is in the audit log
 
@@ -93,13 +96,15 @@ class LimitKeeper:
         for each in kept.stops:
             if self._told.get(each.session_id) != (each.stop, each.told_times(now)):
                 self._tell(each, now)
-        due = [each for each in kept.stops if _is_ours(each, now)]
+        idle = [each for each in kept.stops if each.stop.cause in IDLE_CAUSES and _is_ours(each, now)]
+        due = [each for each in kept.stops if each.stop.cause not in IDLE_CAUSES and each.stop.at <= now]
+        due += idle[:STOPS]  # no more in one turn: what costs money must not wait for them
         if due:  # all at a time: a server that takes long to end keeps no other running
             with ThreadPoolExecutor(STOPS, thread_name_prefix="stop") as pool:
                 list(pool.map(self._stop, due))
         self._told = {each: told for each, told in self._told.items() if each in planned}
         self._stopped &= planned
-        self._start_moved()
+        self._start_moved(kept.moved)
 
     def _tell(self, planned: PlannedStop, now: int) -> None:
         stop = planned.stop
@@ -122,6 +127,8 @@ class LimitKeeper:
         return True
 
     def _stop(self, planned: PlannedStop) -> None:
+        if planned.stop.cause in IDLE_CAUSES and not self._limits.is_idle_still(planned.session_id):
+            return  # meanwhile it was extended, worked in, or ended
         if planned.session_id not in self._stopped:
             self._audit.record(
                 actor=ACTOR,
@@ -140,23 +147,23 @@ class LimitKeeper:
                 return
             log.warning("%s is ended past the hub: %s", planned.server, error)
             self._end(planned.session_id)
-        else:
-            if planned.move is not None:
-                self._to_start[planned.server] = planned.move
 
-    def _start_moved(self) -> None:
+    def _start_moved(self, moved: Iterable[PlannedStop]) -> None:
         """Have the servers started that go on without a GPU; what is refused once is left to its person."""
-        for server, move in list(self._to_start.items()):
-            try:
-                self._hub.start_as(server, move.flavor, move.image)
-            except HubUnavailable as error:
-                log.info("%s can't be started as %s yet: %s", server, move.flavor, error)
+        sessions = {each.session_id: each for each in moved}
+        self._refused &= sessions.keys()
+        for session_id, each in sessions.items():
+            if each.move is None or session_id in self._refused:
                 continue
+            try:
+                self._hub.start_as(each.server, each.move.flavor, each.move.image)
+            except HubUnavailable as error:
+                log.info("%s can't be started as %s yet: %s", each.server, each.move.flavor, error)
             except HubRefused as error:
-                log.warning("%s does not go on as %s: %s", server, move.flavor, error)
+                log.warning("%s does not go on as %s: %s", each.server, each.move.flavor, error)
+                self._refused.add(session_id)
             else:
-                log.info("%s goes on as %s", server, move.flavor)
-            del self._to_start[server]
+                log.info("%s goes on as %s", each.server, each.move.flavor)
 
     def _end(self, session_id: str) -> None:
         try:

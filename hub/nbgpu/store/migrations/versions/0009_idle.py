@@ -23,5 +23,6 @@ def upgrade() -> None:
         sa.Column("stop_cause", sa.String(20)),
         sa.Column("extended_until", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("extended_seconds", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("extended_at", sa.BigInteger, nullable=False, server_default="0"),
     )
     op.create_index("ix_idle_stop_at", "idle", ["stop_at"])
