@@ -87,13 +87,13 @@ class Culler:
         self._pause = pause
 
     async def run(self) -> None:
-        """Make rounds until cancelled."""
+        """Make rounds until cancelled, the first one after a while: the service begins as this does."""
         while True:
+            await asyncio.sleep(self._period)
             try:
                 await self.round()
             except Exception:
                 log.exception("A round failed; the next one comes")
-            await asyncio.sleep(self._period)
 
     async def round(self) -> None:
         """Stop what is due."""
