@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from e2e.running import Deployment, deployed
+from support import chromium
 
 ROOT = Path(__file__).parents[2]
 MORE = """
@@ -80,6 +82,15 @@ def break_some(spawner):
 
 c.GPUDockerSpawner.pre_spawn_hook = break_some
 """
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium.PATH, args=chromium.FLAGS)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,27 +1,16 @@
 """Sessions on a real hub: four kinds of tokens and what each may, and the page of running servers in Chromium."""
 
 import json
-from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import expect
 
 from e2e.running import until
 from pages.browsing import check, log_in, visit
-from support import chromium
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser]
 REPORT = {"kernels": 1, "kernels_busy": 0, "terminals": 0, "terminal_jobs": 0, "person_s_ago": None, "sockets": 1}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium.PATH, args=chromium.FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

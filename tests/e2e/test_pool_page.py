@@ -2,26 +2,15 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from e2e.running import until
 from pages.browsing import NARROW, WIDE, check, log_in, visit
-from support import chromium
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium.PATH, args=chromium.FLAGS)
-        yield browser
-        browser.close()
 
 
 def enter(page: Page, hub, path: str) -> None:

@@ -104,10 +104,8 @@ def plan_idle_stop(
     found = verdict.forecast
     if found is None or found.at - now > min(max(policy.warn, default=_LEAST_NOTICE), found.limit // 2):
         return None
-    if decided is not None and decided.cause is found.cause and decided.at >= found.at:
-        return decided  # the time that was given to one who was not told before
-    if decided is not None and decided.cause is found.cause:
-        return Stop(found.at, found.cause)
+    if decided is not None and decided.cause is found.cause:  # one who was not told before keeps the time given then
+        return Stop(max(decided.at, found.at), found.cause)
     at = max(found.at, now + min(min(policy.warn, default=_LEAST_NOTICE), found.limit // 2))
     return Stop(policy.leave_quiet_hours(at, zone), found.cause)
 

@@ -26,6 +26,7 @@ from nbgpu.store.idle_rows import (
     OPEN,
     IdleEntry,
     decided_stop,
+    policy_of,
     read,
     read_due,
     read_one,
@@ -178,11 +179,8 @@ class SqlIdle:
         db.execute(statement.on_conflict_do_update(index_elements=["session_id"], set_=values))
         db.expire_all()
 
-    def _policy(self, row: SessionRow, *, has_gpu: bool) -> IdlePolicy | None:
-        return self._site.find_policy(row.username, row.user_groups, row.flavor, has_gpu=has_gpu)
-
     def _to_watched(self, row: SessionRow, idle: IdleRow | None) -> Watched | None:
-        policy = self._policy(row, has_gpu=bool(row.slots))
+        policy = policy_of(self._site, row)
         if policy is None:
             return None
         return Watched(
@@ -200,7 +198,7 @@ class SqlIdle:
         )
 
     def _to_view(self, row: SessionRow, idle: IdleRow | None) -> IdleView:
-        policy = self._policy(row, has_gpu=bool(row.slots))
+        policy = policy_of(self._site, row)
         ended = row.released_at
         return IdleView(
             session_id=row.session_id,

@@ -39,7 +39,7 @@ def read_due(db: Session, site: IdleSite, now: int, *where: ColumnElement[bool])
     is_due = (IdleRow.stop_at + SETTLE <= IdleRow.judged_at, IdleRow.judged_at >= now - site.fresh)
     found = []
     for row, idle in read(db, *OPEN, *is_due, *where):
-        policy, planned = _policy(site, row), to_planned(row, idle)
+        policy, planned = policy_of(site, row), to_planned(row, idle)
         if policy is not None and planned is not None and policy.leave_quiet_hours(now, site.zone) <= now:
             found.append(planned)
     return found
@@ -74,14 +74,15 @@ def read_stops(db: Session, site: IdleSite, now: int) -> dict[str, PlannedStop]:
     decided = (IdleRow.stop_at.is_not(None), IdleRow.judged_at >= now - site.fresh)
     found = {}
     for row, idle in read(db, *OPEN, *decided):
-        policy = _policy(site, row)
+        policy = policy_of(site, row)
         planned = to_planned(row, idle, policy.warn) if policy is not None else None
         if planned is not None:
             found[row.session_id] = planned
     return found
 
 
-def _policy(site: IdleSite, row: SessionRow) -> IdlePolicy | None:
+def policy_of(site: IdleSite, row: SessionRow) -> IdlePolicy | None:
+    """Return what holds for a session, by the groups that its person had at its start."""
     return site.find_policy(row.username, row.user_groups, row.flavor, has_gpu=bool(row.slots))
 
 

@@ -96,7 +96,7 @@ class LimitKeeper:
         for each in kept.stops:
             if self._told.get(each.session_id) != (each.stop, each.told_times(now)):
                 self._tell(each, now)
-        idle = [each for each in kept.stops if each.stop.cause in IDLE_CAUSES and _is_ours(each, now)]
+        idle = [each for each in kept.stops if each.stop.cause in IDLE_CAUSES and _is_left(each, now)]
         due = [each for each in kept.stops if each.stop.cause not in IDLE_CAUSES and each.stop.at <= now]
         due += idle[:STOPS]  # no more in one turn: what costs money must not wait for them
         if due:  # all at a time: a server that takes long to end keeps no other running
@@ -175,7 +175,6 @@ class LimitKeeper:
         self._leases.release(session_id, "stopped", ended_at)
 
 
-def _is_ours(planned: PlannedStop, now: int) -> bool:
-    """Whether it is time for this keeper to stop a session: of idle ones, what the culler has left."""
-    is_cullers = planned.stop.cause in IDLE_CAUSES and planned.move is None
-    return planned.stop.at + (CULLER_HAS if is_cullers else 0) <= now
+def _is_left(planned: PlannedStop, now: int) -> bool:
+    """Whether an idle session is this keeper's to stop: to be moved, or left by the culler."""
+    return planned.stop.at + (CULLER_HAS if planned.move is None else 0) <= now

@@ -7,7 +7,7 @@ Each metric is told in docs/reference/metrics.md.
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,16 +61,16 @@ class SiteCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics. Raises StoreError."""
-        yield from self._sessions()
-        yield from self._devices()
+        leases = tuple(self._sources.leases())
+        yield from self._sessions(leases)
+        yield from self._devices(leases)
         yield from self._loops()
 
     def describe(self) -> list[Metric]:
         """Say nothing at the registration: nothing needs to be asked for it."""
         return []
 
-    def _sessions(self) -> Iterator[Metric]:
-        leases = list(self._sources.leases())
+    def _sessions(self, leases: Collection[Lease]) -> Iterator[Metric]:
         sessions = GaugeMetricFamily("nbgpu_sessions", "Sessions that are not over", labels=["flavor", "state"])
         for (flavor, state), count in sorted(Counter((each.flavor, each.state) for each in leases).items()):
             sessions.add_metric([flavor, state], count)
@@ -90,15 +90,15 @@ class SiteCollector(Collector):
             charges.add_metric([flavor, self._sources.currency], micro / MICRO)
         yield charges
 
-    def _devices(self) -> Iterator[Metric]:
-        held = Counter(uuid for each in self._sources.leases() for uuid in each.allocation.device_uuids)
+    def _devices(self, leases: Collection[Lease]) -> Iterator[Metric]:
+        held = Counter(uuid for each in leases for uuid in each.allocation.device_uuids)
         quarantined = frozenset(self._sources.quarantined())
         readings = self._sources.readings()
         samples = readings.samples if readings is not None else ()
-        leases = GaugeMetricFamily("nbgpu_device_leases", "Leases on a device", labels=["device"])
+        on_device = GaugeMetricFamily("nbgpu_device_leases", "Leases on a device", labels=["device"])
         for uuid in sorted({each.device_uuid for each in samples} | held.keys()):
-            leases.add_metric([uuid], held[uuid])
-        yield leases
+            on_device.add_metric([uuid], held[uuid])
+        yield on_device
         faults = GaugeMetricFamily("nbgpu_device_quarantined", "1: in quarantine or out of service", labels=["device"])
         for uuid in sorted({each.device_uuid for each in samples} | quarantined):
             faults.add_metric([uuid], uuid in quarantined)

@@ -132,7 +132,7 @@ class Work:
             account_id=adapters.deployment.prefix,
             currency=adapters.settings.billing.currency,
             flavors={each.slug: each for each in adapters.settings.flavors},
-            idle=ServiceIdle(adapters.idle, self._sampling.idle_watch),
+            idle=ServiceIdle(adapters.database, adapters.settings.idle_site, self._sampling.idle_watch),
             pool=self._sampling.pool,
             audit=adapters.audit,
             stopper=ServerStopper(adapters.hub_api, adapters.leases, adapters.audit),
