@@ -5,23 +5,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
-import httpx
-from tornado.httpserver import HTTPServer
-from tornado.testing import bind_unused_port
-from tornado.web import Application, create_signed_value
-
 from nbgpu.core.devices import Device, InventorySnapshot, Readings, UsageSample
 from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.gpu_health import DeviceHealth
 from nbgpu.core.leases import Lease, ServerRef
 from nbgpu.core.menu import Choice
 from nbgpu.service.books import Books
-from nbgpu.service.pages.routes import page_routes
 from nbgpu.store import SqlAuditLog, SqlLeaseStore, open_database
 from nbgpu.store.quarantine import SqlQuarantines
 from nbgpu.telemetry.device_keeper import DeviceKeeper
 from nbgpu.wiring.pool import ServicePool
-from service.test_pages import PREFIX, SECRET, Hub
+from service.browse import browse
 from support.site import make_flavor
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -98,13 +92,5 @@ class PoolSite:
 @asynccontextmanager
 async def browsing(books, name="root", **headers):
     """Serve the pages; give a browser in which somebody has logged in."""
-    auth = Hub(api_token="token", oauth_client_id="service-nbgpu", base_url=PREFIX)
-    server = HTTPServer(Application(page_routes(PREFIX, lambda: books, auth=auth), cookie_secret=SECRET))
-    socket, port = bind_unused_port()
-    server.add_sockets([socket])
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}{PREFIX}", trust_env=False, timeout=30) as client:
-        client.cookies.set(auth.cookie_name, create_signed_value(SECRET, auth.cookie_name, name).decode())
-        client.headers.update(headers)
+    async with browse(lambda: books, name, **headers) as client:
         yield client
-    server.stop()
-    await server.close_all_connections()

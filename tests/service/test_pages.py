@@ -7,10 +7,7 @@ from dataclasses import replace
 import httpx
 import pytest
 from bs4 import BeautifulSoup
-from jupyterhub.services.auth import HubOAuth
-from tornado.httpserver import HTTPServer
-from tornado.testing import bind_unused_port
-from tornado.web import Application, create_signed_value
+from tornado.web import create_signed_value
 
 from nbgpu.core.authorize import Cause
 from nbgpu.core.culling import Extension
@@ -20,31 +17,12 @@ from nbgpu.core.leases import ServerRef
 from nbgpu.core.session_status import plain_session
 from nbgpu.core.stops import Stop
 from nbgpu.service.books import Books
-from nbgpu.service.pages.routes import page_routes
 from nbgpu.service.pages.rows import MOST, Filter, build_row, select
+from service.browse import EVIL, PREFIX, browse
 from service.idle_book import BUSY, IDLE, NOW, SECONDS, FakeIdleBook, make_view
 from support.site import make_flavor
 
-PREFIX, SECRET = "/services/nbgpu/", "secret"
-SCOPES = ["access:services!service=nbgpu", "read:users:name!user=ann"]
-EVIL = "<i>&\"'x"
 CPU = make_flavor("cpu", FlavorKind.CPU, display_name=EVIL)
-
-
-class Hub(HubOAuth):
-    """JupyterHub's OAuth, with the hub's word on a token decided here: it is its owner's name."""
-
-    people = frozenset({"ann", "bob", "root", "eve", "stranger", EVIL})
-
-    async def _tell(self, token):
-        if token not in self.people:
-            return None
-        scopes = [] if token == "stranger" else [*SCOPES, *(["custom:nbgpu:operate"] if token == "eve" else [])]
-        return {"name": token, "kind": "user", "groups": [], "admin": token == "root", "scopes": scopes}
-
-    def user_for_token(self, token, use_cache=True, *, sync=True, session_id=""):
-        assert not sync, "nobody else is held up"
-        return self._tell(token)
 
 
 @pytest.fixture
@@ -73,19 +51,8 @@ async def browsing(idle, name=None, *, books=True, **headers):
         idle=idle,
         is_simulated=True,
     )
-    auth = Hub(api_token="token", oauth_client_id="service-nbgpu", base_url=PREFIX)
-    server = HTTPServer(
-        Application(page_routes(PREFIX, lambda: found if books else None, auth=auth), cookie_secret=SECRET)
-    )
-    socket, port = bind_unused_port()
-    server.add_sockets([socket])
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}{PREFIX}", trust_env=False, timeout=30) as client:
-        if name is not None:
-            client.cookies.set(auth.cookie_name, create_signed_value(SECRET, auth.cookie_name, name).decode())
-        client.headers.update(headers)
+    async with browse(lambda: found if books else None, name, **headers) as client:
         yield client
-    server.stop()
-    await server.close_all_connections()
 
 
 def parse(answer) -> BeautifulSoup:

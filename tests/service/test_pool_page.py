@@ -16,9 +16,10 @@ from nbgpu.service.pages.audit import PAGE
 from nbgpu.spawner.endings import explain_end
 from nbgpu.store import SqlAuditLog
 from nbgpu.telemetry.server_stopper import ServerStopper
+from service.browse import EVIL, PREFIX
 from service.idle_book import FakeIdleBook, make_view
 from service.pool_site import NOW, PoolSite, browsing, make_devices
-from service.test_pages import EVIL, PREFIX, parse
+from service.test_pages import parse
 from support.site import make_flavor
 
 

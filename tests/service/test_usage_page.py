@@ -33,7 +33,7 @@ from nbgpu.store.keeping import SqlLimits
 from nbgpu.store.ledger import SqlLedger
 from nbgpu.store.prices import SqlPrices
 from nbgpu.store.statements import SqlStatements
-from service.test_pages import EVIL, PREFIX
+from service.browse import EVIL, PREFIX
 from service.usage_site import browsing
 from support.site import make_flavor
 
