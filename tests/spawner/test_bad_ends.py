@@ -277,3 +277,27 @@ async def test_a_stop_ends_the_container_also_while_the_database_does_not_answer
 
 def refuse(*_args: object, **_more: object) -> None:
     raise StoreError("locked")
+
+
+async def test_whoever_asks_second_for_a_dead_server_waits_until_it_is_cleared_up(site):
+    ann = site.users["ann"]
+    await start(ann, profile="one")
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    async def clear_up() -> None:
+        entered.set()
+        await go_on.wait()
+        await ann.stop()
+
+    spawner = ann.spawner
+    spawner.add_poll_callback(clear_up)
+    site.docker.end(spawner.object_id, exit_code=137)
+    first = asyncio.ensure_future(spawner.poll_and_notify())
+    await entered.wait()
+    second = asyncio.ensure_future(spawner.poll_and_notify())
+    done, _ = await asyncio.wait([second], timeout=0.2)
+    assert not done, "a start that it allows would be stopped by the first one's clearing up"
+    go_on.set()
+    assert None not in await asyncio.gather(first, second)
+    await start(ann, profile="one")
+    assert left(site) == (1, 1)

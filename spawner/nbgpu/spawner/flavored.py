@@ -52,6 +52,7 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
         self._work: asyncio.Task[str] | None = None
         self._feed = ProgressFeed()
         self._question = SharedQuestion()  # the hub's home page and each start wait for its answer
+        self._notice = asyncio.Lock()
 
     # Engine
 
@@ -232,6 +233,16 @@ class FlavoredSpawner(AdmittingMixin, Spawner):  # type: ignore[misc]  # Jupyter
             # JupyterHub won't call stop() on a dead server: this is the place to give its devices back.
             await self.stop(now=True, reason=end)
         return end
+
+    async def poll_and_notify(self) -> int | str | None:
+        """Ask, and have the hub clear up after a server that has ended; return as `poll` does.
+
+        One at a time: JupyterHub's own returns to whoever asks second while the first still clears up, and the start
+        that the second then makes is what the first one stops.
+        """
+        async with self._notice:
+            found: int | str | None = await super().poll_and_notify()
+            return found
 
     async def _ask_for_end(self) -> str | None:
         if self.pending == "check":
