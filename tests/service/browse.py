@@ -18,12 +18,14 @@ EVIL = "<i>&\"'x"
 class Hub(HubOAuth):
     """JupyterHub's OAuth, with the hub's word on a token decided here: it is its owner's name."""
 
-    people = frozenset({"ann", "bob", "root", "eve", "stranger", EVIL})
+    rights = {"eve": "operate", "bill": "bill", "rita": "usage:read"}  # of those who have one
+    people = frozenset({"ann", "bob", "root", "stranger", EVIL, *rights})
 
     async def _tell(self, token):
         if token not in self.people:
             return None
-        scopes = [] if token == "stranger" else [*SCOPES, *(["custom:nbgpu:operate"] if token == "eve" else [])]
+        more = [f"custom:nbgpu:{self.rights[token]}"] if token in self.rights else []
+        scopes = [] if token == "stranger" else [*SCOPES, *more]
         return {"name": token, "kind": "user", "groups": [], "admin": token == "root", "scopes": scopes}
 
     def user_for_token(self, token, use_cache=True, *, sync=True, session_id=""):

@@ -51,14 +51,24 @@ async def hold(client, uuid: str, **changes: str) -> httpx.Response:
     return await client.post("pool/hold", data=fields | changes)
 
 
-@pytest.mark.parametrize("name", ["ann", "eve"])
+@pytest.mark.parametrize("name", ["ann", "rita", "bill"])
 @pytest.mark.parametrize("path", ["pool", "audit", "audit/file"])
-async def test_who_is_no_administrator_reads_nothing(site, name, path):
+async def test_who_operates_nothing_reads_nothing(site, name, path):
     async with browsing(site.books(), name) as client:
         page = await client.get(path)
     assert page.status_code == 403
-    assert "for administrators" in alert(page)
+    assert "for those who run this place" in alert(page)
     assert parse(page).select_one(f"a[href='{PREFIX}pool']") is None
+
+
+@pytest.mark.parametrize("path", ["pool", "audit", "audit/file"])
+async def test_an_operator_need_not_be_an_administrator(site, path):
+    async with browsing(site.books(), "eve") as client:
+        page = await client.get(path)
+        assert page.status_code == 200
+        servers = parse(await client.get("servers"))
+    assert servers.select_one(f".dropdown-menu a[href='{PREFIX}pool']") is not None
+    assert servers.select_one("a[href$='hub/admin']") is None
 
 
 async def test_who_is_no_administrator_changes_nothing(site):

@@ -9,10 +9,12 @@ from nbgpu.core.leases import ServerRef
 ACCESS_SCOPES = frozenset({"access:services", "access:services!service=nbgpu"})
 READ_ALL = "custom:nbgpu:usage:read"
 OPERATE = "custom:nbgpu:operate"  # may see all sessions and keep each running, past its person's ceiling
+BILL = "custom:nbgpu:bill"  # may set prices, quotas and budgets, and give credits
 METRICS = "read:metrics"  # JupyterHub's own, of its own metrics
 CULL = "custom:nbgpu:cull"  # of the culler's own token: it may ask which servers are due
 _OPERATES = frozenset({OPERATE, "admin:users"})  # a whole administrator needs no scope of ours
-_READS_ALL = _OPERATES | {READ_ALL}
+_BILLS = frozenset({BILL, "admin:users"})
+_READS_ALL = _OPERATES | _BILLS | {READ_ALL}
 _SERVER = "access:servers!server="
 
 
@@ -33,6 +35,7 @@ class Caller:
     is_user: bool  # a person; else a service, which has no usage of its own
     culls: bool = False
     operates: bool = False
+    bills: bool = False
     reads_metrics: bool = False
     server: ServerRef | None = None  # it is a server's own token, which asks for its own session only
 
@@ -50,6 +53,7 @@ def to_caller(model: dict[str, Any]) -> Caller | None:
         is_user=server is None and model.get("kind") == "user",
         culls=CULL in scopes,
         operates=server is None and bool(scopes & _OPERATES),
+        bills=server is None and bool(scopes & _BILLS),
         reads_metrics=server is None and bool(scopes & {METRICS, "admin:users"}),
         server=server,
     )

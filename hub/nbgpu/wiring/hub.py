@@ -14,7 +14,7 @@ from traitlets.config import Config
 
 import nbgpu.spawner
 from nbgpu.core.errors import NbgpuError
-from nbgpu.service.callers import CULL, OPERATE, READ_ALL
+from nbgpu.service.callers import BILL, CULL, OPERATE, READ_ALL
 from nbgpu.settings import Settings, load
 from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.docker import GPUDockerSpawner
@@ -118,7 +118,8 @@ def _configure_tokens(c: Config, deployment: Deployment) -> None:
     ]
     c.JupyterHub.custom_scopes = {
         READ_ALL: {"description": "Read everybody's usage, budgets and quotas."},
-        OPERATE: {"description": "Read of everybody's servers, and keep each running."},
+        OPERATE: {"description": "Read of everybody's servers, keep and stop each, and take GPUs out of service."},
+        BILL: {"description": "Set prices, quotas and budgets, and give credits."},
         CULL: {"description": "Read which idle servers are to be stopped now."},
     }
 

@@ -8,7 +8,7 @@ that somebody else runs; that somebody is a task in the hub's own loop.
 from collections.abc import Mapping
 
 from nbgpu.service.app import ADDRESS, PREFIX
-from nbgpu.service.callers import OPERATE, READ_ALL
+from nbgpu.service.callers import BILL, OPERATE, READ_ALL
 from nbgpu.wiring.deployment import Deployment
 from nbgpu.wiring.keep_process import keep_process, module_command
 from nbgpu.wiring.service import URL_FOR_SERVERS, ensure_service_port
@@ -28,7 +28,7 @@ def service_entry(deployment: Deployment) -> dict[str, object]:
         "display": False,
         "timeout": HUB_WAITS,
         "oauth_no_confirm": True,  # it is the hub's own: nobody is asked whether it may know who they are
-        "oauth_client_allowed_scopes": [READ_ALL, OPERATE],  # of those who have them
+        "oauth_client_allowed_scopes": [READ_ALL, OPERATE, BILL],  # of those who have them
     }
 
 

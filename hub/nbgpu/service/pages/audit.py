@@ -15,7 +15,7 @@ from nbgpu.core.statement_form import find_zone
 from nbgpu.core.texts import Text, mark
 from nbgpu.service.books import AuditBook
 from nbgpu.service.csv_file import write_csv
-from nbgpu.service.pages.pool import AdminPage
+from nbgpu.service.pages.base import OperatorPage
 
 PAGE = 50  # rows
 BATCH = 1000  # rows that are read at one time for a file
@@ -26,7 +26,7 @@ HEADER = ("number", "recorded_at", "actor", "action", "subject", "detail")
 _STARTING = mark("The service is starting. Try again in a moment.")
 
 
-class AuditPage(AdminPage):
+class AuditPage(OperatorPage):
     """The newest rows, with a filter."""
 
     @property

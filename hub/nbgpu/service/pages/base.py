@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from jupyterhub.services.auth import HubOAuth, HubOAuthCallbackHandler, HubOAuthenticated
 from tornado.web import HTTPError, RequestHandler, StaticFileHandler
@@ -17,10 +17,13 @@ from nbgpu.core.errors import NbgpuError, Refusal
 from nbgpu.core.texts import mark
 from nbgpu.service.books import Books, IdleBook
 from nbgpu.service.callers import Caller, to_caller
+from nbgpu.service.pages import navigation
 from nbgpu.service.pages.look import POLICY, render
+from nbgpu.service.pages.navigation import MANAGE, OWN, Test, open_to
 from nbgpu.spawner.i18n import Translator, translator_for
 
 _NOT_FOR_ALL = mark("This page is for people who may use the nbgpu service.")
+_OTHERS = mark("This page is for those who run this place. Ask an administrator for the right to it.")
 _OLD = mark("Reload the page: you are not logged in, or the form is old.")
 _STARTING = mark("The service is starting. Try again in a moment.")
 
@@ -41,6 +44,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # J
 
     caller: Caller
     is_admin = False
+    may: ClassVar[Test] = navigation.anybody
 
     def initialize(self, frame: Frame) -> None:
         """Take what all pages need."""
@@ -68,7 +72,9 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # J
         # A cookie's token has none of its person's rights; that they are an administrator is in the model.
         self.is_admin = bool(model.get("admin")) and not getattr(self, "_token_authenticated", False)
         if self.is_admin:
-            caller = replace(caller, reads_all=True, operates=True)
+            caller = replace(caller, reads_all=True, operates=True, bills=True)
+        if not type(self).may(caller):
+            raise HTTPError(HTTPStatus.FORBIDDEN, reason=_OTHERS)
         self.caller = caller
 
     def _send_to_login(self) -> None:
@@ -111,6 +117,8 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # J
                 hub=hub,
                 site=hub.removesuffix("hub/"),
                 viewer=caller,
+                own_pages=open_to(caller, OWN),
+                manage_pages=open_to(caller, MANAGE),
                 is_admin=self.is_admin,
                 is_simulated=books is not None and books.is_simulated,
                 is_local=books is not None and books.is_local,
@@ -137,6 +145,24 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # J
             log.info("%s %s: %s", self.request.method, self.request.path, value)
         else:
             super().log_exception(typ, value, tb)
+
+
+class ReaderPage(PageHandler):
+    """A page for who may read of everybody."""
+
+    may = navigation.reads_all
+
+
+class OperatorPage(PageHandler):
+    """A page for who may act on others' servers and on devices."""
+
+    may = navigation.operates
+
+
+class BillerPage(PageHandler):
+    """A page for who may set prices, quotas and budgets."""
+
+    may = navigation.bills
 
 
 class CallbackHandler(HubOAuthCallbackHandler):  # type: ignore[misc]  # JupyterHub has no types

@@ -13,25 +13,14 @@ from nbgpu.core.reasons import LONGEST, parse_reason
 from nbgpu.core.texts import Text, mark
 from nbgpu.core.units import render_size
 from nbgpu.service.books import PoolBook
-from nbgpu.service.pages.base import PageHandler
+from nbgpu.service.pages.base import OperatorPage
 from nbgpu.service.pages.pool_rows import STATES, DeviceRow, build_rows, count_states
 
-_ADMINS = mark("This page is for administrators.")
 _STARTING = mark("The service is starting. Try again in a moment.")
 CORDON, RETURN = "cordon", "return"
 
 
-class AdminPage(PageHandler):
-    """A page for administrators alone."""
-
-    async def prepare(self) -> None:
-        """Find out who asks. 403 for all others."""
-        await super().prepare()
-        if not self._finished and not self.is_admin:
-            raise HTTPError(HTTPStatus.FORBIDDEN, reason=_ADMINS)
-
-
-class PoolPage(AdminPage):
+class PoolPage(OperatorPage):
     """All devices."""
 
     @property
