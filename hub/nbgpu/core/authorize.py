@@ -37,6 +37,7 @@ class Cause(StrEnum):
     BUDGET = "budget"
     IDLE = "idle"
     GPU_IDLE = "gpu_idle"
+    MAINTENANCE = "maintenance"
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,3 +171,17 @@ class DeviceRefused(Refusal):
 
     reason = "device"
     status_code = 409
+
+
+class UnderMaintenance(Refusal):
+    """No servers are started on this machine now."""
+
+    reason = "maintenance"
+    status_code = 503
+
+
+class UnknownNotice(Refusal):
+    """There is no such message, or it is shown no more."""
+
+    reason = "notice"
+    status_code = 404

@@ -17,6 +17,7 @@ _WHY = {
     Cause.BUDGET: Text("the budget that pays for it is used up"),
     Cause.IDLE: Text("it is idle"),
     Cause.GPU_IDLE: Text("its GPU is idle"),
+    Cause.MAINTENANCE: Text("this machine is maintained"),
 }
 
 

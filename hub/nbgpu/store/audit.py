@@ -1,6 +1,7 @@
 """The audit log: who did what to what, and why."""
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, Engine, select
 
@@ -21,13 +22,7 @@ class SqlAuditLog:
     @retried
     def record(self, *, actor: str, action: str, subject: str, detail: str) -> None:
         """Add a row, dated now; texts are cut to their columns."""
-        row = AuditRow(
-            recorded_at=self._clock(),
-            actor=actor[:255],
-            action=action[:40],
-            subject=subject[:512],
-            detail=detail[:1000],
-        )
+        row = audit_row(self._clock(), actor=actor, action=action, subject=subject, detail=detail)
         with unit_of_work(self._engine) as db:
             db.add(row)
 
@@ -44,6 +39,11 @@ class SqlAuditLog:
         query = select(AuditRow).where(*wanted).order_by(AuditRow.id.desc()).limit(count)
         with unit_of_work(self._engine, reads_only=True) as db:
             return tuple(_to_entry(row) for row in db.scalars(query))
+
+
+def audit_row(at: datetime, *, actor: str, action: str, subject: str, detail: str) -> AuditRow:
+    """Return a row, for the transaction that does what it tells of; texts are cut to their columns."""
+    return AuditRow(recorded_at=at, actor=actor[:255], action=action[:40], subject=subject[:512], detail=detail[:1000])
 
 
 def _conditions(question: AuditQuestion) -> Iterator[ColumnElement[bool]]:

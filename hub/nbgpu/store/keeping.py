@@ -9,6 +9,7 @@ from nbgpu.core.authorize import Cause, Policies
 from nbgpu.core.budgets import Account, Alert, Budget, find_budgets, find_payer, find_pools, in_force
 from nbgpu.core.idle_policy import IdleSite
 from nbgpu.core.leases import ServerRef
+from nbgpu.core.maintenance import WARN, Maintenance
 from nbgpu.core.periods import to_instant, to_seconds
 from nbgpu.core.ports import Clock
 from nbgpu.core.quotas import Quota, describe_quota, limits_of
@@ -17,6 +18,7 @@ from nbgpu.store.book import Book, paid_with
 from nbgpu.store.clock import utc_now
 from nbgpu.store.idle_rows import read_due, read_moves, read_stops
 from nbgpu.store.limits import Allowance, authorize_running
+from nbgpu.store.maintenance import read_maintenance
 from nbgpu.store.metering import to_facts
 from nbgpu.store.schema import AlertRow, ChargeRow, SessionRow
 from nbgpu.store.work import freeze, retried, unit_of_work
@@ -51,8 +53,10 @@ class SqlLimits:
             freeze(db)
             book = self._open_book(db)
             allowed = authorize_running(book, self._policies)
-            idle = read_stops(db, self._idle, book.now)
+            idle, maintenance = read_stops(db, self._idle, book.now), read_maintenance(db)
             plans = [(row, self._plan(row, allowed, idle, book.now)) for row in book.open_rows]
+            if maintenance is not None:
+                plans = [(row, _or_for_maintenance(row, planned, maintenance)) for row, planned in plans]
             newest = db.scalar(select(func.max(ChargeRow.id))) or 0
             alerts = self._find_alerts(db, book)
             kept = Kept(
@@ -232,6 +236,14 @@ class SqlLimits:
             forecast=account.forecast(now),
             raised_at=self._clock(),
         )
+
+
+def _or_for_maintenance(row: SessionRow, planned: PlannedStop | None, maintenance: Maintenance) -> PlannedStop | None:
+    """Return the stop of a session: the one that is planned, or that for maintenance where this comes first."""
+    stop = maintenance.stop
+    if stop is None or row.active_at is None or (planned is not None and planned.stop.at <= stop.at):
+        return planned
+    return PlannedStop(row.session_id, ServerRef(row.username, row.servername), stop, WARN)
 
 
 def _write(db: Session, allowed: Mapping[str, Allowance], stops: Mapping[str, Stop | None]) -> None:

@@ -19,6 +19,7 @@ from nbgpu.core.placement import Allocation, PoolState, Slot, allocate
 from nbgpu.core.ports import Clock
 from nbgpu.store.clock import utc_now
 from nbgpu.store.limits import authorize_new
+from nbgpu.store.maintenance import read_maintenance
 from nbgpu.store.schema import LeaseRow, SessionRow
 from nbgpu.store.work import retried, unit_of_work
 
@@ -87,13 +88,14 @@ class SqlLeaseStore:
     ) -> Lease:
         """Place `choice` on `devices` and write a PENDING lease; `groups` are those of the server's user.
 
-        Raises QuotaExceeded, BudgetExceeded, NoCapacity; StoreError.
+        Raises UnderMaintenance, QuotaExceeded, BudgetExceeded, NoCapacity; StoreError.
         """
         try:
             with unit_of_work(self._engine) as db:
                 if self._engine.dialect.name == "postgresql":
                     db.execute(text(f"SELECT pg_advisory_xact_lock({_ALLOCATION_LOCK})"))
                 now = self._clock()
+                _refuse_in_maintenance(db)
                 authorization = authorize_new(db, server, choice, groups, self._policies, to_seconds(now))
                 allocation = _place(db, choice, devices)
                 lease = _build_lease(server, choice, image_id, allocation, authorization, now)
@@ -205,6 +207,12 @@ class SqlLeaseStore:
                 .options(selectinload(SessionRow.slots))
             ).first()
             return _to_lease(row) if row is not None else None
+
+
+def _refuse_in_maintenance(db: Session) -> None:
+    found = read_maintenance(db)
+    if found is not None:
+        raise found.refuse()
 
 
 def _find(db: Session, session_id: str) -> Lease | None:
