@@ -138,10 +138,10 @@ function clock(instant) {
 
 export const secondsTo = (instant) => (Date.parse(instant) - Date.now()) / 1000;
 
-// What the person is to know now, most pressing first; a key is the same as long as the warning is.
+// What the person is to know, most pressing first; a warning keeps its key.
 export function warningsOf(session) {
   const { status, notice } = session ?? {};
-  const stop = status?.stop ?? (notice?.stop_at && { at: notice.stop_at, cause: notice.cause, text: notice.text });
+  const stop = status?.stop ?? (notice?.stop_at && { ...notice, at: notice.stop_at });
   const found = [];
   if (stop && secondsTo(stop.at) > -60) {
     const why = T.why[stop.cause];
@@ -149,6 +149,7 @@ export function warningsOf(session) {
     found.push({ key: `stop ${stop.cause} ${stop.at}`, text, at: stop.at });
   }
   if (notice?.cause === "gpu_lost") found.push({ key: notice.text, text: T.lost });
+  for (const { number, text } of status?.messages ?? []) found.push({ key: `m${number}`, text });
   for (const each of status?.budgets ?? [])
     if (each.left_micro <= each.amount_micro / 5)
       found.push({ key: `low ${each.budget} ${each.left_micro > 0}`, text: T.low(each.budget, money(each.left_micro, status.currency)) });
@@ -200,7 +201,7 @@ function sessionRows(status) {
   return rows;
 }
 
-// The page's server, where the page is one of Jupyter's.
+// The page's server, if it is Jupyter's.
 const pageConfig = () => JSON.parse(document.getElementById("jupyter-config-data")?.textContent || "{}");
 
 export const base = () => pageConfig().baseUrl;
@@ -214,7 +215,7 @@ export async function extend() {
   if (token) headers.Authorization = `token ${token}`;
   try {
     const answer = await fetch(`${base()}nbgpu/extend`, { method: "POST", headers, body: "{}" });
-    return answer.ok ? null : ((await answer.json()).message ?? T.failed);
+    return answer.ok ? null : (await answer.json()).message ?? T.failed;
   } catch {
     return T.failed;
   }
@@ -284,7 +285,7 @@ function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// --- the past, one store for all views of a model
+// --- the past, one for all views
 
 class Past {
   constructor(model) {

@@ -1,8 +1,10 @@
 """A session as plain values for JSON: what it is, costs and may run, and what is found of its idleness. Pure."""
 
+from collections.abc import Iterable
 from datetime import datetime, tzinfo
 from typing import Any
 
+from nbgpu.core.broadcasts import Broadcast
 from nbgpu.core.culling import Finding, State
 from nbgpu.core.flavors import Flavor
 from nbgpu.core.idle_policy import IdlePolicy
@@ -16,7 +18,14 @@ _VERDICTS = {State.ACTIVE: "active", State.QUIET: "idle", State.UNKNOWN: "unknow
 
 
 def plain_session(
-    view: IdleView, *, now: datetime, zone: tzinfo, flavor: Flavor | None, currency: str, cost: int | None
+    view: IdleView,
+    *,
+    now: datetime,
+    zone: tzinfo,
+    flavor: Flavor | None,
+    currency: str,
+    cost: int | None,
+    broadcasts: Iterable[Broadcast] = (),
 ) -> dict[str, Any]:
     """Return a session for JSON; money in micro-units, instants as ISO 8601 texts. `flavor` is None once it is gone."""
     return {
@@ -41,6 +50,17 @@ def plain_session(
         "idle": _plain_idle(view, view.policy, zone) if view.policy is not None else None,
         "ended_at": view.ended_at.isoformat() if view.ended_at is not None else None,
         "end": _plain_text(describe_last(view, zone)),
+        "messages": [] if view.ended_at is not None else [plain_broadcast(each) for each in broadcasts],
+    }
+
+
+def plain_broadcast(broadcast: Broadcast) -> dict[str, Any]:
+    """Return a message to everybody for JSON."""
+    return {
+        "number": broadcast.number,
+        "text": broadcast.text,
+        "sent_at": broadcast.sent_at.isoformat(timespec="seconds"),
+        "until": broadcast.until.isoformat(timespec="seconds"),
     }
 
 

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from nbgpu.core.activity import Report
 from nbgpu.core.audit import AuditEntry, AuditQuestion
+from nbgpu.core.broadcasts import Broadcast
 from nbgpu.core.budgets import Account
 from nbgpu.core.flavors import Flavor
 from nbgpu.core.idle_view import IdleView
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.ledger import Charge
+from nbgpu.core.maintenance import Maintenance
 from nbgpu.core.pool import Pool
 from nbgpu.core.prices import PriceSheet
 from nbgpu.core.quotas import Quota
@@ -105,6 +107,35 @@ class AuditBook(Protocol):
         """Return the newest rows that are looked for, newest first; with `below` only those of lower numbers."""
 
 
+class BroadcastBook(Protocol):
+    """Messages to everybody. May block."""
+
+    def current(self) -> tuple[Broadcast, ...]:
+        """Return those that are shown now, oldest first."""
+
+    def latest(self) -> tuple[Broadcast, ...]:
+        """Return the newest, newest first."""
+
+    def send(self, text: str, span: timedelta, *, by: str) -> Broadcast:
+        """Tell everybody for a while. Raises InvalidOptions."""
+
+    def withdraw(self, number: int, *, by: str) -> None:
+        """Show a message no more. Raises UnknownNotice."""
+
+
+class MaintenanceBook(Protocol):
+    """Whether servers are started here. May block."""
+
+    def current(self) -> Maintenance | None:
+        """Return what has begun and not ended."""
+
+    def begin(self, reason: str, stop_at: datetime | None, *, by: str) -> Maintenance:
+        """Start no server from now on, and stop those that run at `stop_at`. Raises InvalidOptions."""
+
+    def end(self, *, by: str) -> bool:
+        """Start servers again; False where there was no maintenance."""
+
+
 class Stopper(Protocol):
     """Stops servers. May block."""
 
@@ -125,9 +156,11 @@ class Books:
     currency: str = "USD"
     flavors: Mapping[str, Flavor] = field(default_factory=dict)  # the menu, by slug
     idle: IdleBook | None = None  # None while it can't be asked yet
-    pool: PoolBook | None = None  # None while it can't be asked yet, like the two below
+    pool: PoolBook | None = None  # None while it can't be asked yet, like those below
     audit: AuditBook | None = None
     stopper: Stopper | None = None
+    broadcasts: BroadcastBook | None = None
+    maintenance: MaintenanceBook | None = None
     is_simulated: bool = False  # the driver, of which every page tells
     is_local: bool = False  # servers are processes of this account
     metrics: Callable[[], bytes] | None = None  # for Prometheus, in its text format; may block

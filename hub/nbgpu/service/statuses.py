@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from nbgpu.core.broadcasts import Broadcast, shown
 from nbgpu.core.idle_view import IdleView
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.plain import plain_account, plain_quota
@@ -30,6 +31,7 @@ class Statuses:
         self._sessions: Recent[str, Mapping[str, IdleView]] = Recent(age_of_sessions)
         self._costs: Recent[str, int] = Recent(age)
         self._purses: Recent[Person, Purse] = Recent(age)
+        self._broadcasts: Recent[str, tuple[Broadcast, ...]] = Recent(age_of_sessions)
 
     def running(self, books: Books, idle: IdleBook, session_id: str) -> IdleView | None:
         """Return a session that ran some seconds ago; None also for one that is newer."""
@@ -38,6 +40,7 @@ class Statuses:
     def of(self, books: Books, views: Sequence[IdleView]) -> list[dict[str, Any]]:
         """Return sessions as JSON has them, without the budgets and quotas of their people."""
         now, zone = books.clock(), find_zone(books.timezone)
+        broadcasts = self._broadcasts.get([_ALL], lambda _: {_ALL: _read_broadcasts(books)})[_ALL]
         costs = self._costs.get([view.session_id for view in views], books.limits.costs)
         return [
             plain_session(
@@ -47,6 +50,7 @@ class Statuses:
                 flavor=books.flavors.get(view.flavor),
                 currency=books.currency,
                 cost=costs.get(view.session_id),
+                broadcasts=shown(broadcasts, now),
             )
             for view in views
         ]
@@ -66,6 +70,10 @@ class Statuses:
 
 def _person(view: IdleView) -> Person:
     return view.server.username, view.groups
+
+
+def _read_broadcasts(books: Books) -> tuple[Broadcast, ...]:
+    return books.broadcasts.current() if books.broadcasts is not None else ()
 
 
 def _read_purses(books: Books, people: Sequence[Person]) -> Mapping[Person, Purse]:

@@ -31,10 +31,12 @@ from nbgpu.spawner.idling import Idling
 from nbgpu.spawner.local_devices import ProcessAccess
 from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
+from nbgpu.store.broadcasts import SqlBroadcasts
 from nbgpu.store.clock import utc_now
 from nbgpu.store.idle import SqlIdle
 from nbgpu.store.keeping import SqlLimits
 from nbgpu.store.ledger import SqlLedger
+from nbgpu.store.maintenance import SqlMaintenance
 from nbgpu.store.metering import SqlMetering
 from nbgpu.store.prices import SqlPrices
 from nbgpu.store.quarantine import SqlQuarantines
@@ -104,6 +106,16 @@ class Adapters:
     def audit(self) -> SqlAuditLog:
         """The audit log."""
         return SqlAuditLog(self.database)
+
+    @cached_property
+    def broadcasts(self) -> SqlBroadcasts:
+        """Messages to everybody."""
+        return SqlBroadcasts(self.database)
+
+    @cached_property
+    def maintenance(self) -> SqlMaintenance:
+        """Whether servers are started."""
+        return SqlMaintenance(self.database)
 
     @cached_property
     def usage(self) -> SqlUsage:

@@ -127,6 +127,8 @@ class Work:
             statements=adapters.statements,
             limits=adapters.limits,
             prices=adapters.prices,
+            broadcasts=adapters.broadcasts,
+            maintenance=adapters.maintenance,
             clock=adapters.clock,
             timezone=adapters.settings.billing.timezone,
             account_id=adapters.deployment.prefix,
