@@ -19,7 +19,7 @@ from tornado import web
 
 from nbgpu.core.errors import StoreError
 from nbgpu.machine.database import examine_database
-from nbgpu.machine.findings import Level
+from nbgpu.core.findings import Level
 from nbgpu.store import SqlAuditLog, hold_hub_lock, open_database
 from nbgpu.store.database import connect_database
 from nbgpu.store.place import network_file_system

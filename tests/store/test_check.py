@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from nbgpu.cli.main import main
 from nbgpu.machine.database import examine_database
-from nbgpu.machine.findings import Level
+from nbgpu.core.findings import Level
 from nbgpu.store import SqlAuditLog, hold_hub_lock, open_database
 from nbgpu.store.database import connect_database
 from nbgpu.store.revision import newest_revision

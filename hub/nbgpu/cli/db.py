@@ -38,8 +38,8 @@ def upgrade(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None) -> 
 @app.command()
 def check(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Check that the database is sound, at the newest schema, and can be written. Exit code 1 where something fails."""
+    from nbgpu.core.findings import Level
     from nbgpu.machine.database import examine_database
-    from nbgpu.machine.findings import Level
 
     findings = examine_database(_connect(data, config))
     if as_json:

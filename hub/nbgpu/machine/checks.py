@@ -13,10 +13,10 @@ from docker.errors import APIError, ContainerError, DockerException
 from requests.exceptions import RequestException
 
 from nbgpu.core.errors import EngineUnavailable, HubError
+from nbgpu.core.findings import Finding, Level, fail, ok, warn
 from nbgpu.core.units import render_size
 from nbgpu.images.built import find_image_id
 from nbgpu.machine.database import examine_database
-from nbgpu.machine.findings import Finding, Level, fail, ok, warn
 from nbgpu.machine.host import Host
 from nbgpu.machine.processes import hub_pid
 from nbgpu.nvml import binding_problem

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from nbgpu.core.errors import StoreError
-from nbgpu.machine.findings import Finding, Level, fail, ok, warn
+from nbgpu.core.findings import Finding, Level, fail, ok, warn
 from nbgpu.store.check import find_damage, find_missing, try_writing
 from nbgpu.store.place import network_file_system, sqlite_file
 from nbgpu.store.revision import newest_revision, read_revision

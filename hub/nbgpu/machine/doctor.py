@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nbgpu.core.errors import NbgpuError
+from nbgpu.core.findings import Finding, Level
 from nbgpu.machine import checks
-from nbgpu.machine.findings import Finding, Level
 from nbgpu.wiring.adapters import Adapters
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from nbgpu.core.activity import Report
 from nbgpu.core.audit import AuditEntry, AuditQuestion
+from nbgpu.core.board import Board
 from nbgpu.core.broadcasts import Broadcast
 from nbgpu.core.budgets import Account
 from nbgpu.core.flavors import Flavor
@@ -107,6 +108,13 @@ class AuditBook(Protocol):
         """Return the newest rows that are looked for, newest first; with `below` only those of lower numbers."""
 
 
+class BoardBook(Protocol):
+    """What every page tells everybody. May block."""
+
+    def read(self) -> Board:
+        """Return what holds now. Raises StoreError."""
+
+
 class BroadcastBook(Protocol):
     """Messages to everybody. May block."""
 
@@ -159,6 +167,7 @@ class Books:
     pool: PoolBook | None = None  # None while it can't be asked yet, like those below
     audit: AuditBook | None = None
     stopper: Stopper | None = None
+    board: BoardBook | None = None
     broadcasts: BroadcastBook | None = None
     maintenance: MaintenanceBook | None = None
     is_simulated: bool = False  # the driver, of which every page tells

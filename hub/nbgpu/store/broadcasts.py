@@ -1,8 +1,9 @@
 """What everybody is told, in the database; each change with its row in the audit log, in one transaction."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
 
 from nbgpu.core.broadcasts import Broadcast, check_span, parse_message
 from nbgpu.core.errors import UnknownNotice
@@ -26,9 +27,8 @@ class SqlBroadcasts:
     @retried
     def current(self) -> tuple[Broadcast, ...]:
         """Return those that are shown now, oldest first."""
-        query = select(BroadcastRow).where(BroadcastRow.until > self._clock(), BroadcastRow.withdrawn_at.is_(None))
         with unit_of_work(self._engine, reads_only=True) as db:
-            return tuple(map(_to_broadcast, db.scalars(query.order_by(BroadcastRow.id))))
+            return read_broadcasts(db, self._clock())
 
     @retried
     def latest(self) -> tuple[Broadcast, ...]:
@@ -59,6 +59,12 @@ class SqlBroadcasts:
                 raise UnknownNotice(Text("This message is not shown any more."))
             row.withdrawn_at = now
             db.add(audit_row(now, actor=by, action="broadcast.withdraw", subject=str(number), detail=row.text))
+
+
+def read_broadcasts(db: Session, now: datetime) -> tuple[Broadcast, ...]:
+    """Return those that are shown at an instant, oldest first, in a transaction."""
+    query = select(BroadcastRow).where(BroadcastRow.until > now, BroadcastRow.withdrawn_at.is_(None))
+    return tuple(map(_to_broadcast, db.scalars(query.order_by(BroadcastRow.id))))
 
 
 def _to_broadcast(row: BroadcastRow) -> Broadcast:

@@ -31,6 +31,7 @@ from nbgpu.spawner.idling import Idling
 from nbgpu.spawner.local_devices import ProcessAccess
 from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
+from nbgpu.store.board import SqlBoard
 from nbgpu.store.broadcasts import SqlBroadcasts
 from nbgpu.store.clock import utc_now
 from nbgpu.store.idle import SqlIdle
@@ -116,6 +117,11 @@ class Adapters:
     def maintenance(self) -> SqlMaintenance:
         """Whether servers are started."""
         return SqlMaintenance(self.database)
+
+    @cached_property
+    def board(self) -> SqlBoard:
+        """What every page tells everybody."""
+        return SqlBoard(self.database)
 
     @cached_property
     def usage(self) -> SqlUsage:
@@ -254,6 +260,7 @@ class Adapters:
             images=self.images,
             currency=self.settings.billing.currency,
             purse=self.limits,
+            board=self.board,
             idling=Idling(self.settings.idle_site, self.idle),
             turnstile=Turnstile(self.settings.engine.starts),
             on_doubt=on_doubt,

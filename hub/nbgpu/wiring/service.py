@@ -127,6 +127,7 @@ class Work:
             statements=adapters.statements,
             limits=adapters.limits,
             prices=adapters.prices,
+            board=adapters.board,
             broadcasts=adapters.broadcasts,
             maintenance=adapters.maintenance,
             clock=adapters.clock,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
+from nbgpu.core.board import Board
 from nbgpu.core.devices import Device
 from nbgpu.core.errors import EngineError, ImageMissing, InvalidOptions, NoCapacity, NotAllowed
 from nbgpu.core.flavors import FlavorKind
@@ -48,6 +49,13 @@ class ImageShelf(Protocol):
         """Return all images as people read them. Raises EngineUnavailable."""
 
 
+class Notices(Protocol):
+    """What every page tells everybody."""
+
+    def read(self) -> Board:
+        """Return what holds now. Raises StoreError."""
+
+
 class Desk:
     """Judges options, hands out leases, tells what is free."""
 
@@ -65,6 +73,7 @@ class Desk:
         turnstile: Turnstile,
         purse: Purse | None = None,
         idling: Idling | None = None,
+        board: Notices | None = None,
         on_delete: OnDelete = OnDelete.ARCHIVE,
         on_doubt: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -80,8 +89,13 @@ class Desk:
         self._currency = currency
         self._purse = purse
         self._idling = idling
+        self._board = board
         self.turnstile = turnstile
         self.doubt = on_doubt
+
+    def board(self) -> Board:
+        """Return what every page tells everybody. Raises StoreError."""
+        return self._board.read() if self._board is not None else Board()
 
     def admit(self, options: object, groups: frozenset[str]) -> Choice:
         """Return what `options` (anything) asks for. Raises InvalidOptions, NotAllowed or ImageMissing."""

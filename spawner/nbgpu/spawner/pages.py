@@ -15,6 +15,7 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from nbgpu.core.board import Board
 from nbgpu.core.errors import NbgpuError
 from nbgpu.core.menu import Choice
 from nbgpu.spawner.desk import Desk
@@ -40,6 +41,7 @@ def build_template_vars(desk: Desk) -> dict[str, object]:
         "sessions_of": pages.sessions_of,
         "last_choice_of": pages.last_choice_of,
         "meters_of": pages.meters_of,
+        "board": pages.board,
     }
     # Each is wrapped because the hub calls what it finds, with the user.
     wrapped: dict[str, object] = {name: _constant(function) for name, function in functions.items()}
@@ -100,6 +102,13 @@ class _Pages:
             return await asyncio.to_thread(self._desk.sessions, user.name, tuple(names))
         except NbgpuError:
             return {}
+
+    async def board(self) -> Board:
+        """Return what everybody is told; nothing while the database does not answer."""
+        try:
+            return await asyncio.to_thread(self._desk.board)
+        except NbgpuError:
+            return Board()
 
     @pass_context
     async def meters_of(self, context: Context, user: Any) -> tuple[Meter, ...]:

@@ -4,6 +4,7 @@ The hub tells who somebody is by OAuth; a cookie of this path alone keeps the to
 with JupyterHub's token against forgery, without which the cookie counts for nothing.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 from jupyterhub.services.auth import HubOAuth, HubOAuthCallbackHandler, HubOAuthenticated
 from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 
+from nbgpu.core.board import Board
 from nbgpu.core.errors import NbgpuError, Refusal
 from nbgpu.core.texts import mark
 from nbgpu.service.books import Books, IdleBook
@@ -44,6 +46,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # J
 
     caller: Caller
     is_admin = False
+    board = Board()
     may: ClassVar[Test] = navigation.anybody
 
     def initialize(self, frame: Frame) -> None:
@@ -76,6 +79,18 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # J
         if not type(self).may(caller):
             raise HTTPError(HTTPStatus.FORBIDDEN, reason=_OTHERS)
         self.caller = caller
+        self.board = await asyncio.to_thread(self._read_board)
+
+    def _read_board(self) -> Board:
+        """Return what everybody is told; nothing while that can't be asked: the page is not about it."""
+        books = self.frame.find_books()
+        if books is None or books.board is None:
+            return Board()
+        try:
+            return books.board.read()
+        except NbgpuError as error:
+            log.info("The pages can't tell what everybody is told: %s", error)
+            return Board()
 
     def _send_to_login(self) -> None:
         is_visit = self.request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
@@ -117,6 +132,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # J
                 hub=hub,
                 site=hub.removesuffix("hub/"),
                 viewer=caller,
+                board=self.board,
                 own_pages=open_to(caller, OWN),
                 manage_pages=open_to(caller, MANAGE),
                 is_admin=self.is_admin,

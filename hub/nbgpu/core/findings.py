@@ -1,4 +1,4 @@
-"""What a check of the doctor finds."""
+"""What a check of the doctor finds. Pure."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
