@@ -16,6 +16,7 @@ from tornado.web import Application, HTTPError, RequestHandler
 from nbgpu.service.api import api_routes
 from nbgpu.service.books import Books
 from nbgpu.service.callers import HubAuth
+from nbgpu.service.pages.navigation import MANAGE, OWN
 
 PREFIX = "/services/nbgpu/"
 ADDRESS = "127.0.0.1"
@@ -72,7 +73,8 @@ def make_app(
     `cookie_secret` signs the cookies of its pages, which `serve` adds.
     """
     routes: list[tuple[Any, ...]] = [(rf"{PREFIX}(?:health)?", HealthHandler, {"health": health, "token": token})]
-    pages = [(rf"{PREFIX}(?:(?:servers|usage|pool|audit)(?:/.*)?|oauth_callback)", StartingHandler)]
+    names = "|".join(each.name for each in (*OWN, *MANAGE))
+    pages = [(rf"{PREFIX}(?:(?:{names})(?:/.*)?|oauth_callback)", StartingHandler)]
     return Application([*routes, *api_routes(PREFIX, find_books, auth), *pages], cookie_secret=cookie_secret)
 
 

@@ -44,6 +44,7 @@ OWN = (
 )
 MANAGE = (
     Entry("pool", mark("GPUs"), operates),
+    Entry("notices", mark("Notices"), operates),
     Entry("audit", mark("Audit log"), operates),
 )
 

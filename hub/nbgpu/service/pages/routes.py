@@ -9,6 +9,7 @@ from nbgpu.service.books import Books
 from nbgpu.service.pages.audit import audit_routes
 from nbgpu.service.pages.base import CallbackHandler, FileHandler, Frame
 from nbgpu.service.pages.look import SHARED, SHARED_FILES, STATIC
+from nbgpu.service.pages.notices import notice_routes
 from nbgpu.service.pages.pool import pool_routes
 from nbgpu.service.pages.pool_stop import StopPage
 from nbgpu.service.pages.servers import ExtendPage, ServersPage
@@ -30,6 +31,7 @@ def page_routes(
         (rf"{prefix}servers/stop", StopPage, parts),
         *pool_routes(prefix, parts),
         *audit_routes(prefix, parts),
+        *notice_routes(prefix, parts),
         (rf"{prefix}oauth_callback", CallbackHandler, parts),
         (rf"{prefix}static/({SHARED_FILES})", FileHandler, {"path": str(SHARED)}),
         (rf"{prefix}static/(.*)", FileHandler, {"path": str(STATIC)}),
