@@ -4,9 +4,8 @@ Errors are problem details (RFC 9457). People read of themselves; who may read o
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.plain import plain_account, plain_quota
@@ -15,19 +14,38 @@ from nbgpu.service.callers import HubAuth
 from nbgpu.service.handler import ApiHandler
 from nbgpu.service.idle_due import DueHandler
 from nbgpu.service.metrics import MetricsHandler
+from nbgpu.service.money_answers import (
+    BudgetAnswer,
+    BudgetsAnswer,
+    PriceAnswer,
+    PricesAnswer,
+    QuotaAnswer,
+    QuotasAnswer,
+    StatementAnswer,
+)
+from nbgpu.service.operations import Operation, Parameter
 from nbgpu.service.sessions import SESSION_HANDLERS
-from nbgpu.service.statement_answers import answer_statement, parse_asked, parse_dimensions
+from nbgpu.service.statement_answers import STATEMENT, answer_statement, parse_asked, parse_dimensions
 from nbgpu.service.statuses import Statuses
 from nbgpu.service.turns import Turns
 
 AT_ONCE = 3  # statements that are made at one time: each has a thread and a connection of its own
 PATIENCE = 20.0  # seconds that one waits for its turn
+WHOSE = Parameter(name="user", description="Whose; without it one's own, or all for who reads all.")
 
 
 class UsageHandler(ApiHandler):
     """A statement as JSON or CSV, or its single lines in FOCUS's columns."""
 
-    parameters = ("by", "month", "from", "to", "timezone", "user", "group", "format")
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="A statement: leased and busy time, and what it costs.",
+            answer=StatementAnswer,
+            parameters=STATEMENT,
+            refusals=(404,),
+            media=("application/json", "text/csv"),
+        )
+    }
 
     async def get(self) -> None:
         """Answer with the statement."""
@@ -43,7 +61,14 @@ class UsageHandler(ApiHandler):
 class BudgetsHandler(ApiHandler):
     """Budgets as they stand: one's own, or all for who reads all."""
 
-    parameters = ("user",)
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="Budgets as they stand: one's own, or all for who reads all.",
+            answer=BudgetsAnswer,
+            parameters=(WHOSE,),
+            refusals=(404,),
+        )
+    }
 
     async def get(self) -> None:
         """Answer with a list."""
@@ -53,29 +78,39 @@ class BudgetsHandler(ApiHandler):
         else:
             found = await asyncio.to_thread(books.limits.accounts, user, await self.groups_of(user))
         now = to_seconds(books.clock())
-        self.write({"budgets": [plain_account(account, now) for account in found]})
+        budgets = [BudgetAnswer.model_validate(plain_account(account, now)) for account in found]
+        self.answer(BudgetsAnswer(budgets=budgets))
 
 
 class QuotasHandler(ApiHandler):
     """A person's quotas as they stand."""
 
-    parameters = ("user",)
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="The limits that hold for a person.", answer=QuotasAnswer, parameters=(WHOSE,), refusals=(404,)
+        )
+    }
 
     async def get(self) -> None:
         """Answer with a list."""
         user = self.whose() or self.caller.name
         found = await asyncio.to_thread(self.books.limits.quotas, user, await self.groups_of(user))
-        self.write({"user": user, "quotas": [plain_quota(quota) for quota in found]})
+        quotas = [QuotaAnswer.model_validate(plain_quota(quota)) for quota in found]
+        self.answer(QuotasAnswer(user=user, quotas=quotas))
 
 
 class PricesHandler(ApiHandler):
     """What holds now."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(summary="What an hour of each SKU costs now.", answer=PricesAnswer)
+    }
+
     async def get(self) -> None:
         """Answer with a list."""
         sheet = await asyncio.to_thread(self.books.prices.sheet)
         found = sheet.current(to_seconds(self.books.clock()))
-        self.write({"prices": [asdict(price) for price in found]})
+        self.answer(PricesAnswer(prices=[PriceAnswer.model_validate(price) for price in found]))
 
 
 def api_routes(

@@ -1,18 +1,21 @@
 """What all of the REST API has in common: who asks, what parameters there are, how errors are told."""
 
 import asyncio
+import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, ClassVar
 
+from pydantic import BaseModel
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
 from nbgpu.core.errors import InvalidOptions, NbgpuError, NotAllowed, Refusal, UnknownUser
 from nbgpu.service.books import Books
 from nbgpu.service.callers import Caller, HubAuth, to_caller
+from nbgpu.service.operations import Operation, check_may, parse_body
 from nbgpu.service.statuses import Statuses
 from nbgpu.service.turns import Turns
 
@@ -24,7 +27,8 @@ log = logging.getLogger("nbgpu.service")
 class ApiHandler(RequestHandler):
     """What all of the API has in common: who asks, what parameters there are, how errors are told."""
 
-    parameters: ClassVar[tuple[str, ...]] = ()
+    operations: ClassVar[Mapping[str, Operation]] = {}  # by method
+    body: Any = None  # as the operation's model has it
 
     def initialize(
         self, find_books: Callable[[], Books | None], auth: HubAuth, turns: Turns, statuses: Statuses
@@ -43,17 +47,37 @@ class ApiHandler(RequestHandler):
         self.clear_header("Server")
 
     async def prepare(self) -> None:
-        """Find out who asks. 401 without a token that the hub knows, 403 with one that may not ask here."""
+        """Find out who asks, and read what is sent.
+
+        405 for a method that is none here, 401 without a token that the hub knows, 403 with one that may not ask here,
+        400 for a parameter or a body that makes no sense.
+        """
+        operation = self.operations.get(self.request.method or "")
+        if operation is None:
+            allowed = ", ".join(sorted(self.operations))
+            raise HTTPError(
+                HTTPStatus.METHOD_NOT_ALLOWED, reason=f"There is no such method here; there are: {allowed}."
+            )
+        self.caller = await self._find_caller()
+        check_may(self.caller, operation.may)
+        self._check_parameters(operation)
+        if operation.body is not None:
+            self.body = parse_body(operation.body, self.request.body)
+
+    async def _find_caller(self) -> Caller:
         model = await self._auth.get_user(self, sync=False)
         if model is None:
             raise HTTPError(HTTPStatus.UNAUTHORIZED, reason="A token of the hub is needed: Authorization: token …")
         caller = to_caller(model)
         if caller is None:
             raise HTTPError(HTTPStatus.FORBIDDEN, reason="This token may not use the nbgpu service.")
-        self.caller: Caller = caller
-        unknown = sorted(set(self.request.query_arguments) - set(self.parameters))
+        return caller
+
+    def _check_parameters(self, operation: Operation) -> None:
+        known = [parameter.name for parameter in operation.parameters]
+        unknown = sorted(set(self.request.query_arguments) - set(known))
         if unknown:
-            allowed = ", ".join(self.parameters) or "none"
+            allowed = ", ".join(known) or "none"
             raise InvalidOptions(f"There is no parameter “{unknown[0][:40]}”; there are: {allowed}.")
 
     @property
@@ -90,6 +114,25 @@ class ApiHandler(RequestHandler):
             raise UnknownUser(f"Nobody of the name “{user[:80]}” has ever had a server. Look for a typing error.")
         return None
 
+    def answer(self, found: BaseModel) -> None:
+        """Answer with the operation's status."""
+        self.set_status(self.operations[self.request.method or ""].status)
+        self.set_header("Content-Type", "application/json")
+        self.write(found.model_dump_json())
+
+    def check_match(self, current: BaseModel) -> None:
+        """See that who changes something has seen it as it is: If-Match has the ETag of the GET that answers `current`.
+
+        428 without it, 412 where somebody else was faster.
+        """
+        wanted = self.request.headers.get("If-Match")
+        if wanted is None:
+            reason = "Send If-Match with the ETag of the GET: two people must not undo each other's changes unseen."
+            raise HTTPError(HTTPStatus.PRECONDITION_REQUIRED, reason=reason)
+        if to_etag(current) not in [each.strip().removeprefix("W/") for each in wanted.split(",")]:
+            reason = "It has been changed since you read it. GET it again, and look at what is there now."
+            raise HTTPError(HTTPStatus.PRECONDITION_FAILED, reason=reason)
+
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Have a turn at what takes long. 503 where too many others wait."""
@@ -113,6 +156,8 @@ class ApiHandler(RequestHandler):
         self.set_status(status_code)
         if status_code == HTTPStatus.UNAUTHORIZED:
             self.set_header("WWW-Authenticate", "Bearer")
+        elif status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.set_header("Allow", ", ".join(sorted(self.operations)))
         elif status_code == HTTPStatus.SERVICE_UNAVAILABLE:
             self.set_header("Retry-After", str(RETRY_AFTER))
         self.set_header("Content-Type", "application/problem+json")
@@ -125,3 +170,9 @@ class ApiHandler(RequestHandler):
             log.info("%s %s: %s", self.request.method, self.request.path, value)
         else:
             super().log_exception(typ, value, tb)
+
+
+def to_etag(found: BaseModel) -> str:
+    """Return the ETag that Tornado gives to an answer."""
+    digest = hashlib.sha1(found.model_dump_json().encode(), usedforsecurity=False)
+    return f'"{digest.hexdigest()}"'

@@ -1,12 +1,14 @@
 """`/services/nbgpu/metrics`, for Prometheus."""
 
 import asyncio
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import ClassVar
 
 from tornado.web import HTTPError
 
-from nbgpu.core.errors import NotAllowed
 from nbgpu.service.handler import ApiHandler
+from nbgpu.service.operations import May, Operation
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -14,10 +16,17 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class MetricsHandler(ApiHandler):
     """All metrics of the service, to whoever may read the hub's own."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="All metrics of the service, for Prometheus.",
+            answer=None,
+            may=May.METRICS,
+            media=("text/plain",),
+        )
+    }
+
     async def get(self) -> None:
         """Answer in Prometheus's text format. 403 without the scope."""
-        if not self.caller.reads_metrics:
-            raise NotAllowed("This token may not read metrics: its role needs the scope read:metrics.")
         render = self.books.metrics
         if render is None:
             raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE)

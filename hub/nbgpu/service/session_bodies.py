@@ -1,21 +1,17 @@
-"""What may be sent about a session: read strictly, each field with its type and range, and nothing else beside them."""
+"""What may be sent about a session."""
 
-from typing import TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from nbgpu.core.activity import Report
-from nbgpu.core.errors import InvalidOptions
+from nbgpu.service.operations import Body
 
 _MOST = 100_000  # of anything that is counted in one server
 _LONGEST = 400 * 24 * 3600  # seconds
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+class ReportBody(Body):
+    """What a server tells of itself."""
 
-
-class _Report(_Body):
     kernels: int = Field(ge=0, le=_MOST)
     kernels_busy: int = Field(ge=0, le=_MOST)
     terminals: int = Field(ge=0, le=_MOST)
@@ -23,37 +19,19 @@ class _Report(_Body):
     person_s_ago: float | None = Field(ge=0, le=_LONGEST)
     sockets: int = Field(ge=0, le=_MOST)
 
+    def to_report(self) -> Report:
+        """Return it as the rules take it."""
+        return Report(
+            kernels=self.kernels,
+            kernels_busy=self.kernels_busy,
+            terminals=self.terminals,
+            terminal_jobs=self.terminal_jobs,
+            person_ago=self.person_s_ago,
+            sockets=self.sockets,
+        )
 
-class _Extension(_Body):
+
+class ExtensionBody(Body):
+    """For how long; without it as long as one click gives."""
+
     seconds: int | None = Field(None, ge=60, le=_LONGEST)
-
-
-B = TypeVar("B", bound=_Body)
-
-
-def parse_report(body: bytes) -> Report:
-    """Return what a server tells of itself. Raises InvalidOptions: which field is wrong, and what it may be."""
-    found = _parse(_Report, body)
-    return Report(
-        kernels=found.kernels,
-        kernels_busy=found.kernels_busy,
-        terminals=found.terminals,
-        terminal_jobs=found.terminal_jobs,
-        person_ago=found.person_s_ago,
-        sockets=found.sockets,
-    )
-
-
-def parse_extension(body: bytes) -> int:
-    """Return the seconds that are asked for; 0 is as many as one click gives. Raises InvalidOptions."""
-    return _parse(_Extension, body or b"{}").seconds or 0
-
-
-def _parse(model: type[B], body: bytes) -> B:
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(each) for each in first["loc"])[:80] or "The body"
-        fields = ", ".join(model.model_fields)
-        raise InvalidOptions(f"{where}: {first['msg']}. It is a JSON object with: {fields}.") from None

@@ -4,8 +4,9 @@ A server's own token reads and does what concerns its own session, and nothing e
 """
 
 import asyncio
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from tornado.web import HTTPError
 
@@ -16,7 +17,9 @@ from nbgpu.core.texts import Text
 from nbgpu.service.books import IdleBook
 from nbgpu.service.callers import Caller
 from nbgpu.service.handler import ApiHandler
-from nbgpu.service.session_bodies import parse_extension, parse_report
+from nbgpu.service.operations import May, Operation, Parameter
+from nbgpu.service.session_answers import SessionAnswer, SessionsAnswer
+from nbgpu.service.session_bodies import ExtensionBody, ReportBody
 
 
 def may_read(caller: Caller, view: IdleView) -> bool:
@@ -66,7 +69,14 @@ class SessionHandlerBase(ApiHandler):
 class SessionsHandler(SessionHandlerBase):
     """Running sessions: one's own, or all for who reads all."""
 
-    parameters = ("user",)
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(
+            summary="The servers that run: one's own, or all for who reads all.",
+            answer=SessionsAnswer,
+            parameters=(Parameter(name="user", description="Whose; for who reads all."),),
+            refusals=(404,),
+        )
+    }
 
     async def get(self) -> None:
         """Answer with a list."""
@@ -80,6 +90,10 @@ class SessionsHandler(SessionHandlerBase):
 
 class SessionHandler(SessionHandlerBase):
     """One session, running or ended."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "GET": Operation(summary="One session, running or ended.", answer=SessionAnswer, refusals=(404,))
+    }
 
     async def get(self, session_id: str) -> None:
         """Answer with its status."""
@@ -95,16 +109,26 @@ class SessionHandler(SessionHandlerBase):
 class ReportHandler(SessionHandlerBase):
     """What a server tells of itself."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "POST": Operation(
+            summary="A server tells of itself, with its own token.",
+            answer=SessionAnswer,
+            may=May.SERVER,
+            body=ReportBody,
+            refusals=(404,),
+        )
+    }
+
     async def post(self, session_id: str) -> None:
         """Take it and answer with the status."""
-        report = parse_report(self.request.body)
+        report = self.body.to_report()
         self.write(await asyncio.to_thread(self._take, session_id, report))
 
     def _take(self, session_id: str, report: Report) -> dict[str, Any]:
         view = self.statuses.running(self.books, self.idle, session_id)
         if view is None or view.stop is not None:
             view = self.find(session_id)  # new, ended, or soon to be: as it is at this moment
-        if self.caller.server is None or self.caller.server != view.server:
+        if self.caller.server != view.server:
             raise NotAllowed("A server tells of its own session, with its own token; this token is another's.")
         self.idle.report(session_id, report)
         return self.statuses.full(self.books, view)
@@ -113,10 +137,18 @@ class ReportHandler(SessionHandlerBase):
 class ExtendHandler(SessionHandlerBase):
     """Keeps a session running for longer."""
 
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "POST": Operation(
+            summary="Not to stop a session for being idle for longer.",
+            answer=SessionAnswer,
+            body=ExtensionBody,
+            refusals=(404, 409),
+        )
+    }
+
     async def post(self, session_id: str) -> None:
         """Do it and answer with the status."""
-        seconds = parse_extension(self.request.body)
-        self.write(await asyncio.to_thread(self._extend, session_id, seconds))
+        self.write(await asyncio.to_thread(self._extend, session_id, self.body.seconds or 0))
 
     def _extend(self, session_id: str, seconds: int) -> dict[str, Any]:
         view = self.find(session_id)
