@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,11 +16,8 @@ from rich.table import Table
 from nbgpu.core.units import render_size
 
 if TYPE_CHECKING:
-    from docker import DockerClient
-
-    from nbgpu.images.catalog import Catalog
+    from nbgpu.images.listing import ListedImage
     from nbgpu.images.lock import Report
-    from nbgpu.images.manifest import Image
 
 app = typer.Typer(help="Build the catalogue's images, and see what is built.", no_args_is_help=True)
 
@@ -72,51 +69,30 @@ def list_images(
     """List the catalogue: what each image brings, and whether it is built."""
     from nbgpu.images.builder import connect
     from nbgpu.images.catalog import load_catalog
+    from nbgpu.images.listing import list_image
 
     client = connect(timeout=30)
     catalog = load_catalog()
-    rows = [describe_row(client, image, catalog) for image in catalog]
+    images = [list_image(client, image, catalog) for image in catalog]
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(json.dumps([_plain(image) for image in images], indent=2))
         return
     table = Table("Image", "Name", "Brings", "State", "Id", "Size", "Built at")
-    for row in rows:
-        table.add_row(*map(escape, _cells(row)))
+    for image in images:
+        table.add_row(*map(escape, _cells(image)))
     Console().print(table)
 
 
-def describe_row(client: "DockerClient", image: "Image", catalog: "Catalog") -> dict[str, Any]:
-    """Return what `list --json` says of one image: what is built where it is, else what would be."""
-    from nbgpu.images.builder import image_state
-    from nbgpu.images.built import apply_labels, find_built
-
-    built = find_built(client, image.slug)
-    shown = apply_labels(image, built.labels) if built else image
-    return {
-        "slug": image.slug,
-        "display_name": image.display_name,
-        "description": shown.description,
-        "variant": shown.variant,
-        "python": shown.python,
-        "cuda": shown.cuda,
-        "cudnn": shown.cudnn,
-        "minimum_driver": shown.minimum_driver,
-        "frameworks": dict(shown.frameworks),
-        "state": image_state(client, image, catalog),
-        "id": built.id if built else None,
-        "size_bytes": built.size if built else None,
-        "built_at": built.created_at.isoformat() if built else None,
-    }
+def _plain(image: "ListedImage") -> dict[str, Any]:
+    return asdict(image) | {"built_at": image.built_at.isoformat() if image.built_at else None}
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    brings = [f"{name} {version}" for name, version in row["frameworks"].items()]
-    brings += [f"CUDA {row['cuda']}"] if row["cuda"] else []
-    slug = f"{row['slug']} ({row['variant']})" if row["variant"] else row["slug"]
-    image_id = (row["id"] or "").removeprefix("sha256:")[:12]
-    built_at = (row["built_at"] or "")[:16].replace("T", " ")
-    size = render_size(row["size_bytes"]) if row["size_bytes"] else ""
-    return [slug, row["display_name"], ", ".join(brings), row["state"], image_id, size, built_at]
+def _cells(image: "ListedImage") -> list[str]:
+    slug = f"{image.slug} ({image.variant})" if image.variant else image.slug
+    image_id = (image.id or "").removeprefix("sha256:")[:12]
+    built_at = image.built_at.isoformat()[:16].replace("T", " ") if image.built_at else ""
+    size = render_size(image.size_bytes) if image.size_bytes else ""
+    return [slug, image.display_name, ", ".join(image.brings), image.state, image_id, size, built_at]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What a check of the doctor finds. Pure."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -24,6 +25,16 @@ class Finding:
     def about(self, subject: str) -> "Finding":
         """Return the finding with its subject."""
         return replace(self, subject=subject)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """All findings of one look at everything."""
+
+    findings: tuple[Finding, ...] = ()
+    at: datetime | None = None  # when it was done; None: none was yet
+    problem: str | None = None  # why nothing was found out
+    is_running: bool = False  # the next is under way
 
 
 def ok(found: str) -> Finding:

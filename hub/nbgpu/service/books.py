@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from nbgpu.core.activity import Report
 from nbgpu.core.audit import AuditEntry, AuditQuestion
 from nbgpu.core.board import Board
 from nbgpu.core.broadcasts import Broadcast
-from nbgpu.core.budgets import Account
+from nbgpu.core.budgets import Account, Alert
+from nbgpu.core.findings import Examination
 from nbgpu.core.flavors import Flavor
 from nbgpu.core.idle_view import IdleView
 from nbgpu.core.leases import ServerRef
@@ -20,6 +21,9 @@ from nbgpu.core.prices import PriceSheet
 from nbgpu.core.quotas import Quota
 from nbgpu.core.statement import Part, Question
 from nbgpu.core.stops import PlannedStop
+
+if TYPE_CHECKING:
+    from nbgpu.images.listing import ListedImage  # with it comes Docker, which takes its time
 
 
 class Statements(Protocol):
@@ -46,6 +50,9 @@ class Limits(Protocol):
 
     def quotas(self, username: str, groups: Iterable[str] | None = None) -> tuple[Quota, ...]:
         """Return a person's limits."""
+
+    def alerts(self) -> tuple[Alert, ...]:
+        """Return the newest alerts, newest first."""
 
     def purses(
         self, people: Iterable[tuple[str, tuple[str, ...]]]
@@ -144,6 +151,23 @@ class MaintenanceBook(Protocol):
         """Start servers again; False where there was no maintenance."""
 
 
+class ImageBook(Protocol):
+    """The catalogue's images. May block."""
+
+    def look(self) -> "tuple[ListedImage, ...] | None":
+        """Return all; None where servers have none. Raises EngineUnavailable."""
+
+
+class DoctorBook(Protocol):
+    """Examines what the site stands on, beside whoever asks: no call waits for it."""
+
+    def latest(self) -> Examination:
+        """Return what was found last; the first one is begun."""
+
+    def begin(self) -> None:
+        """Examine anew."""
+
+
 class Stopper(Protocol):
     """Stops servers. May block."""
 
@@ -170,6 +194,8 @@ class Books:
     board: BoardBook | None = None
     broadcasts: BroadcastBook | None = None
     maintenance: MaintenanceBook | None = None
+    images: ImageBook | None = None
+    doctor: DoctorBook | None = None
     is_simulated: bool = False  # the driver, of which every page tells
     is_local: bool = False  # servers are processes of this account
     metrics: Callable[[], bytes] | None = None  # for Prometheus, in its text format; may block

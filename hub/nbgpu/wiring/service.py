@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from nbgpu.core.errors import NbgpuError
 from nbgpu.service.app import ADDRESS, PREFIX, make_app, serve
-from nbgpu.service.books import Books
+from nbgpu.service.books import Books, DoctorBook
 from nbgpu.service.callers import HubAuth
 from nbgpu.service.logs import configure_logs
 from nbgpu.service.loops import Loops
@@ -92,6 +92,7 @@ class Work:
         self._is_simulated = False
         self._metrics: Callable[[], bytes] | None = None
         self._ending = threading.Event()
+        self._doctor: DoctorBook | None = None
 
     def begin(self) -> None:
         """Build and start, in the background, and again until it goes."""
@@ -121,6 +122,7 @@ class Work:
             return None
         from nbgpu.telemetry.server_stopper import ServerStopper
         from nbgpu.wiring.idle import ServiceIdle
+        from nbgpu.wiring.images import ServiceImages
 
         adapters = self._sampling.adapters
         return Books(
@@ -130,6 +132,8 @@ class Work:
             board=adapters.board,
             broadcasts=adapters.broadcasts,
             maintenance=adapters.maintenance,
+            images=ServiceImages(adapters),
+            doctor=self._doctor,
             clock=adapters.clock,
             timezone=adapters.settings.billing.timezone,
             account_id=adapters.deployment.prefix,
@@ -163,6 +167,7 @@ class Work:
                 self._error = f"{type(error).__name__}: {error}"
             else:
                 self._metrics = build_metrics(sampling, self.health)
+                self._doctor = _build_doctor(sampling)
                 self._sampling, self._loops = sampling, loops
                 loops.start()
                 return
@@ -175,7 +180,18 @@ def _build() -> "Sampling":
     from nbgpu.wiring.adapters import Adapters
     from nbgpu.wiring.sampling import Sampling
 
-    return Sampling(Adapters(open_deployment(), load(Path(os.environ.get("NBGPU_CONFIG", "nbgpu.toml")))))
+    return Sampling(Adapters(open_deployment(), load(_settings_file())))
+
+
+def _build_doctor(sampling: "Sampling") -> DoctorBook:
+    from nbgpu.wiring.doctor import ServiceDoctor, doctor_command
+
+    adapters = sampling.adapters
+    return ServiceDoctor(doctor_command(adapters.deployment, _settings_file()), adapters.clock)
+
+
+def _settings_file() -> Path:
+    return Path(os.environ.get("NBGPU_CONFIG", "nbgpu.toml"))
 
 
 def _port_file(deployment: Deployment) -> Path:

@@ -44,8 +44,11 @@ OWN = (
 )
 MANAGE = (
     Entry("pool", mark("GPUs"), operates),
+    Entry("alerts", mark("Alerts"), reads_all),
     Entry("notices", mark("Notices"), operates),
     Entry("audit", mark("Audit log"), operates),
+    Entry("images", mark("Images"), operates),
+    Entry("doctor", mark("Doctor"), operates),
 )
 
 

@@ -13,6 +13,7 @@ from nbgpu.service.pages.notices import notice_routes
 from nbgpu.service.pages.pool import pool_routes
 from nbgpu.service.pages.pool_stop import StopPage
 from nbgpu.service.pages.servers import ExtendPage, ServersPage
+from nbgpu.service.pages.site import site_routes
 from nbgpu.service.pages.usage import usage_routes
 from nbgpu.service.turns import Turns
 
@@ -32,6 +33,7 @@ def page_routes(
         *pool_routes(prefix, parts),
         *audit_routes(prefix, parts),
         *notice_routes(prefix, parts),
+        *site_routes(prefix, parts),
         (rf"{prefix}oauth_callback", CallbackHandler, parts),
         (rf"{prefix}static/({SHARED_FILES})", FileHandler, {"path": str(SHARED)}),
         (rf"{prefix}static/(.*)", FileHandler, {"path": str(STATIC)}),
