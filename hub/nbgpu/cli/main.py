@@ -15,6 +15,7 @@ from nbgpu.cli.doctor import doctor
 from nbgpu.cli.homes import homes
 from nbgpu.cli.lists import flavors, leases
 from nbgpu.cli.money import budgets, credit, quotas
+from nbgpu.cli.notices import maintenance_app, notices_app
 from nbgpu.cli.repairs import audit, reconcile
 from nbgpu.cli.run import run
 from nbgpu.cli.setup import down, purge, setup
@@ -53,6 +54,8 @@ app.add_typer(db.app, name="db")
 app.add_typer(prices.app, name="prices")
 app.add_typer(usage.app, name="usage")
 app.add_typer(idle.app, name="idle")
+app.add_typer(notices_app, name="notices")
+app.add_typer(maintenance_app, name="maintenance")
 
 
 def check_arguments(arguments: Iterable[str]) -> None:

@@ -24,7 +24,9 @@ from nbgpu.service.money_answers import (
     StatementAnswer,
 )
 from nbgpu.service.operations import Operation, Parameter
+from nbgpu.service.notice_api import NOTICE_HANDLERS
 from nbgpu.service.sessions import SESSION_HANDLERS
+from nbgpu.service.site_api import SITE_HANDLERS
 from nbgpu.service.statement_answers import STATEMENT, answer_statement, parse_asked, parse_dimensions
 from nbgpu.service.statuses import Statuses
 from nbgpu.service.turns import Turns
@@ -130,6 +132,8 @@ def api_routes(
         "prices": PricesHandler,
         "idle/due": DueHandler,
         **SESSION_HANDLERS,
+        **NOTICE_HANDLERS,
+        **SITE_HANDLERS,
     }
     routes = [(rf"{prefix}api/v1/{name}", handler, parts) for name, handler in handlers.items()]
     return [*routes, (rf"{prefix}metrics", MetricsHandler, parts)]
