@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.plain import plain_account, plain_quota
+from nbgpu.service.audit_api import AUDIT_HANDLERS
 from nbgpu.service.books import Books
 from nbgpu.service.callers import HubAuth
 from nbgpu.service.handler import ApiHandler
@@ -23,8 +24,10 @@ from nbgpu.service.money_answers import (
     QuotasAnswer,
     StatementAnswer,
 )
-from nbgpu.service.operations import Operation, Parameter
 from nbgpu.service.notice_api import NOTICE_HANDLERS
+from nbgpu.service.openapi import DocumentHandler
+from nbgpu.service.operations import Operation, Parameter
+from nbgpu.service.pool_api import POOL_HANDLERS
 from nbgpu.service.sessions import SESSION_HANDLERS
 from nbgpu.service.site_api import SITE_HANDLERS
 from nbgpu.service.statement_answers import STATEMENT, answer_statement, parse_asked, parse_dimensions
@@ -104,6 +107,7 @@ class QuotasHandler(ApiHandler):
 class PricesHandler(ApiHandler):
     """What holds now."""
 
+    caching = "private, no-cache"
     operations: ClassVar[Mapping[str, Operation]] = {
         "GET": Operation(summary="What an hour of each SKU costs now.", answer=PricesAnswer)
     }
@@ -113,6 +117,34 @@ class PricesHandler(ApiHandler):
         sheet = await asyncio.to_thread(self.books.prices.sheet)
         found = sheet.current(to_seconds(self.books.clock()))
         self.answer(PricesAnswer(prices=[PriceAnswer.model_validate(price) for price in found]))
+
+
+class OpenApiHandler(DocumentHandler):
+    """The document of all these."""
+
+    @property
+    def routes(self) -> Mapping[str, type[ApiHandler]]:
+        """All that there are."""
+        return ROUTES
+
+
+HANDLERS: dict[str, type[ApiHandler]] = {
+    "openapi.json": OpenApiHandler,
+    "usage": UsageHandler,
+    "budgets": BudgetsHandler,
+    "quotas": QuotasHandler,
+    "prices": PricesHandler,
+    "idle/due": DueHandler,
+    **AUDIT_HANDLERS,
+    **POOL_HANDLERS,
+    **SESSION_HANDLERS,
+    **NOTICE_HANDLERS,
+    **SITE_HANDLERS,
+}
+ROUTES: dict[str, type[ApiHandler]] = {
+    **{f"api/v1/{name}": handler for name, handler in HANDLERS.items()},
+    "metrics": MetricsHandler,
+}
 
 
 def api_routes(
@@ -125,15 +157,4 @@ def api_routes(
         "turns": turns or Turns(AT_ONCE, patience=PATIENCE),
         "statuses": Statuses(),
     }
-    handlers: dict[str, type[ApiHandler]] = {
-        "usage": UsageHandler,
-        "budgets": BudgetsHandler,
-        "quotas": QuotasHandler,
-        "prices": PricesHandler,
-        "idle/due": DueHandler,
-        **SESSION_HANDLERS,
-        **NOTICE_HANDLERS,
-        **SITE_HANDLERS,
-    }
-    routes = [(rf"{prefix}api/v1/{name}", handler, parts) for name, handler in handlers.items()]
-    return [*routes, (rf"{prefix}metrics", MetricsHandler, parts)]
+    return [(rf"{prefix}{path}", handler, parts) for path, handler in ROUTES.items()]

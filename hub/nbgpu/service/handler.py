@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
@@ -15,11 +15,13 @@ from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 from nbgpu.core.errors import InvalidOptions, NbgpuError, NotAllowed, Refusal, UnknownUser
 from nbgpu.service.books import Books
 from nbgpu.service.callers import Caller, HubAuth, to_caller
-from nbgpu.service.operations import Operation, check_may, parse_body
+from nbgpu.service.operations import May, Operation, check_may, parse_body
 from nbgpu.service.statuses import Statuses
 from nbgpu.service.turns import Turns
 
 RETRY_AFTER = 10  # seconds
+
+T = TypeVar("T")
 
 log = logging.getLogger("nbgpu.service")
 
@@ -28,6 +30,7 @@ class ApiHandler(RequestHandler):
     """What all of the API has in common: who asks, what parameters there are, how errors are told."""
 
     operations: ClassVar[Mapping[str, Operation]] = {}  # by method
+    caching: ClassVar[str] = "no-store"  # of its answers; "no-cache" where an ETag is to be asked with
     body: Any = None  # as the operation's model has it
 
     def initialize(
@@ -41,7 +44,7 @@ class ApiHandler(RequestHandler):
 
     def set_default_headers(self) -> None:
         """Answers are somebody's own, and no page."""
-        self.set_header("Cache-Control", "no-store")
+        self.set_header("Cache-Control", self.caching)
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
         self.clear_header("Server")
@@ -58,9 +61,12 @@ class ApiHandler(RequestHandler):
             raise HTTPError(
                 HTTPStatus.METHOD_NOT_ALLOWED, reason=f"There is no such method here; there are: {allowed}."
             )
-        self.caller = await self._find_caller()
-        check_may(self.caller, operation.may)
+        if operation.may is not May.ANYBODY:
+            self.caller = await self._find_caller()
+            check_may(self.caller, operation.may)
         self._check_parameters(operation)
+        if any(not each.isprintable() for each in self.path_kwargs.values()):
+            raise InvalidOptions("The path has a character that is in no name.")
         if operation.body is not None:
             self.body = parse_body(operation.body, self.request.body)
 
@@ -83,10 +89,7 @@ class ApiHandler(RequestHandler):
     @property
     def books(self) -> Books:
         """The books. 503 while the service begins."""
-        found = self._find_books()
-        if found is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason="The service is starting. Try again in a moment.")
-        return found
+        return needed(self._find_books())
 
     def text(self, name: str) -> str | None:
         """Return a parameter; None without it, or where it is empty."""
@@ -154,6 +157,7 @@ class ApiHandler(RequestHandler):
         elif isinstance(error, MissingArgumentError | HTTPError) and error.reason:
             detail = error.reason
         self.set_status(status_code)
+        self.set_header("Cache-Control", "no-store")
         if status_code == HTTPStatus.UNAUTHORIZED:
             self.set_header("WWW-Authenticate", "Bearer")
         elif status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -170,6 +174,13 @@ class ApiHandler(RequestHandler):
             log.info("%s %s: %s", self.request.method, self.request.path, value)
         else:
             super().log_exception(typ, value, tb)
+
+
+def needed(found: T | None) -> T:
+    """Return one of the books. 503 while the service begins."""
+    if found is None:
+        raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason="The service is starting. Try again in a moment.")
+    return found
 
 
 def to_etag(found: BaseModel) -> str:

@@ -2,12 +2,9 @@
 
 import asyncio
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import ClassVar
 
-from tornado.web import HTTPError
-
-from nbgpu.service.handler import ApiHandler
+from nbgpu.service.handler import ApiHandler, needed
 from nbgpu.service.operations import May, Operation
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -27,9 +24,7 @@ class MetricsHandler(ApiHandler):
 
     async def get(self) -> None:
         """Answer in Prometheus's text format. 403 without the scope."""
-        render = self.books.metrics
-        if render is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE)
+        render = needed(self.books.metrics)
         text = await asyncio.to_thread(render)
         self.set_header("Content-Type", CONTENT_TYPE)
         self.write(text)

@@ -15,6 +15,7 @@ from nbgpu.service.callers import BILL, OPERATE, READ_ALL, Caller
 class May(StrEnum):
     """Who may ask at all; finer rules stay in the handler."""
 
+    ANYBODY = "anybody"  # without a token
     OWN = "own"  # whoever may use the service
     READ_ALL = "read-all"
     OPERATE = "operate"
@@ -59,6 +60,7 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+DAY = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}  # of a parameter's schema
 Instant = Annotated[  # ISO 8601 as Python writes it, "+00:00" and not "Z", as all of the service does
     datetime,
     PlainSerializer(datetime.isoformat, return_type=str, when_used="json"),
@@ -67,6 +69,7 @@ Instant = Annotated[  # ISO 8601 as Python writes it, "+00:00" and not "Z", as a
 B = TypeVar("B", bound=BaseModel)
 
 _NEEDED: Mapping[May, tuple[Callable[[Caller], bool], str]] = {
+    May.ANYBODY: (lambda _: True, ""),
     May.OWN: (lambda _: True, ""),
     May.READ_ALL: (lambda caller: caller.reads_all, f"This is for tokens with the scope {READ_ALL}."),
     May.OPERATE: (lambda caller: caller.operates, f"This is for administrators, and tokens with the scope {OPERATE}."),

@@ -5,10 +5,7 @@ A server's own token reads and does what concerns its own session, and nothing e
 
 import asyncio
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any, ClassVar
-
-from tornado.web import HTTPError
 
 from nbgpu.core.activity import Report
 from nbgpu.core.errors import NotAllowed, NotExtended, UnknownSession
@@ -16,7 +13,7 @@ from nbgpu.core.idle_view import IdleView
 from nbgpu.core.texts import Text
 from nbgpu.service.books import IdleBook
 from nbgpu.service.callers import Caller
-from nbgpu.service.handler import ApiHandler
+from nbgpu.service.handler import ApiHandler, needed
 from nbgpu.service.operations import May, Operation, Parameter
 from nbgpu.service.session_answers import SessionAnswer, SessionsAnswer
 from nbgpu.service.session_bodies import ExtensionBody, ReportBody
@@ -52,10 +49,7 @@ class SessionHandlerBase(ApiHandler):
     @property
     def idle(self) -> IdleBook:
         """The sessions. 503 while the service begins."""
-        found = self.books.idle
-        if found is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason="The service is starting. Try again in a moment.")
-        return found
+        return needed(self.books.idle)
 
     def find(self, session_id: str, *, ended: bool = False) -> IdleView:
         """Return a session, an ended one only where asked for. May block. Raises UnknownSession."""

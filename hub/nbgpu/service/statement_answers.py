@@ -17,11 +17,10 @@ from nbgpu.core.statement import Dimension, Question
 from nbgpu.core.statement_form import find_zone, focus_rows, parse_question, statement_header, statement_rows, to_plain
 from nbgpu.service.books import Books
 from nbgpu.service.csv_file import write_csv
-from nbgpu.service.operations import Parameter
+from nbgpu.service.operations import DAY, Parameter
 
 CHUNK = 2**16  # bytes
 FORMATS = ("json", "csv", "focus")
-_DAY = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
 STATEMENT = (
     Parameter(
         name="by",
@@ -32,8 +31,8 @@ STATEMENT = (
         description="A month like 2026-11; by default this one.",
         schema={"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}$"},
     ),
-    Parameter(name="from", description="The first day, like 2026-11-01, instead of a month.", schema=_DAY),
-    Parameter(name="to", description="The last day, which is included; by default today.", schema=_DAY),
+    Parameter(name="from", description="The first day, like 2026-11-01, instead of a month.", schema=DAY),
+    Parameter(name="to", description="The last day, which is included; by default today.", schema=DAY),
     Parameter(name="timezone", description="Whose midnights count; by default that of the settings."),
     Parameter(name="user", description="Of this user only."),
     Parameter(name="group", description="Of this group only."),

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -11,8 +10,8 @@ from tornado.web import HTTPError
 
 from nbgpu.core.audit import AuditEntry, AuditQuestion
 from nbgpu.core.errors import InvalidOptions
-from nbgpu.core.statement_form import find_zone
 from nbgpu.core.texts import Text, mark
+from nbgpu.service.audit_question import LONGEST, parse_audit_question
 from nbgpu.service.books import AuditBook
 from nbgpu.service.csv_file import write_csv
 from nbgpu.service.pages.base import OperatorPage
@@ -20,7 +19,6 @@ from nbgpu.service.pages.base import OperatorPage
 PAGE = 50  # rows
 BATCH = 1000  # rows that are read at one time for a file
 CHUNK = 2**16  # bytes
-LONGEST = 255  # characters of what is looked for
 FIELDS = ("actor", "action", "subject", "from", "to")
 HEADER = ("number", "recorded_at", "actor", "action", "subject", "detail")
 _STARTING = mark("The service is starting. Try again in a moment.")
@@ -56,15 +54,7 @@ class AuditPage(OperatorPage):
 
     def parse_question(self) -> AuditQuestion:
         """Return what is looked for. Blocks: a zone is a file. Raises InvalidOptions."""
-        zone, last = find_zone(self.books.timezone), parse_day(self._text("to"))
-        first = parse_day(self._text("from"))
-        return AuditQuestion(
-            actor=self._text("actor"),
-            action=self._text("action"),
-            subject=self._text("subject"),
-            since=_midnight(first, zone) if first is not None else None,
-            before=_midnight(last + timedelta(days=1), zone) if last is not None else None,
-        )
+        return parse_audit_question(self._text, self.books.timezone)
 
     def _text(self, name: str) -> str:
         return self.get_query_argument(name, "").strip()[:LONGEST]
@@ -101,23 +91,6 @@ def read_all(log: AuditBook, question: AuditQuestion) -> Iterator[AuditEntry]:
     while rows:
         yield from rows
         rows = log.find(question, count=BATCH, below=rows[-1].number) if len(rows) == BATCH else ()
-
-
-def parse_day(text: str) -> date | None:
-    """Return a day like "2026-11-30"; None without one. Raises InvalidOptions."""
-    if not text:
-        return None
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        day = date.min
-    if not 1970 <= day.year < 9999:
-        raise InvalidOptions(Text("“%(day)s” is no day: write it like 2026-11-30.", day=text[:40]))
-    return day
-
-
-def _midnight(day: date, zone: tzinfo) -> datetime:
-    return datetime.combine(day, time(), zone).astimezone(UTC)
 
 
 def _cells(entry: AuditEntry) -> tuple[str, ...]:
