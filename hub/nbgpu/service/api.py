@@ -12,7 +12,7 @@ from nbgpu.core.plain import plain_account, plain_quota
 from nbgpu.service.audit_api import AUDIT_HANDLERS
 from nbgpu.service.books import Books
 from nbgpu.service.callers import HubAuth
-from nbgpu.service.handler import ApiHandler
+from nbgpu.service.handler import ApiHandler, NothingHandler
 from nbgpu.service.idle_due import DueHandler
 from nbgpu.service.metrics import MetricsHandler
 from nbgpu.service.money_answers import (
@@ -157,4 +157,5 @@ def api_routes(
         "turns": turns or Turns(AT_ONCE, patience=PATIENCE),
         "statuses": Statuses(),
     }
-    return [(rf"{prefix}{path}", handler, parts) for path, handler in ROUTES.items()]
+    handlers = {**ROUTES, "api/.*": NothingHandler}
+    return [(rf"{prefix}{path}", handler, parts) for path, handler in handlers.items()]

@@ -65,7 +65,7 @@ class ApiHandler(RequestHandler):
             self.caller = await self._find_caller()
             check_may(self.caller, operation.may)
         self._check_parameters(operation)
-        if any(not each.isprintable() for each in self.path_kwargs.values()):
+        if any("\0" in each for each in self.path_kwargs.values()):
             raise InvalidOptions("The path has a character that is in no name.")
         if operation.body is not None:
             self.body = parse_body(operation.body, self.request.body)
@@ -174,6 +174,15 @@ class ApiHandler(RequestHandler):
             log.info("%s %s: %s", self.request.method, self.request.path, value)
         else:
             super().log_exception(typ, value, tb)
+
+
+class NothingHandler(ApiHandler):
+    """All paths under the API's that are none of its own."""
+
+    async def prepare(self) -> None:
+        """Say where it is told what there is."""
+        reason = "There is nothing at this path. GET api/v1/openapi.json tells of all that there are."
+        raise HTTPError(HTTPStatus.NOT_FOUND, reason=reason)
 
 
 def needed(found: T | None) -> T:
