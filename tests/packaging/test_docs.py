@@ -10,6 +10,7 @@ import typer
 
 from nbgpu.cli.main import app
 from nbgpu.service.api import ROUTES
+from nbgpu.service.openapi import to_path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/cli.md").read_text()
@@ -73,7 +74,7 @@ def test_make_targets_of_the_readme_exist():
 def test_every_path_of_the_api_and_each_of_its_parameters_is_documented():
     page = (ROOT / "docs/reference/rest.md").read_text()
     for pattern, handler in ROUTES.items():
-        path = "/services/nbgpu/" + re.sub(r"\(\?P<(\w+)>[^)]*\)", r"{\1}", pattern)
+        path = f"/services/nbgpu{to_path(pattern)}"
         _, found, section = page.partition(f"### `{path}`\n")
         assert found, f"docs/reference/rest.md has no heading ### `{path}`"
         section = section.partition("\n### ")[0]

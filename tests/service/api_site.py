@@ -4,7 +4,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from threading import Event, Thread
 from types import SimpleNamespace
-from urllib.parse import quote
 
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
@@ -60,7 +59,8 @@ class Hub:
         token = handler.request.headers.get("Authorization", "").removeprefix("token ")
         if token not in SCOPES:
             return None
-        return {"name": token.partition("/")[0], "kind": "user", "groups": [], "scopes": SCOPES[token]}
+        kind = "service" if token in ("culler", "prometheus") else "user"
+        return {"name": token.partition("/")[0], "kind": kind, "groups": [], "scopes": SCOPES[token]}
 
 
 class Sessions(FakeIdleBook):
@@ -75,6 +75,7 @@ def make_books(folder) -> Books:
     site = PoolSite(folder, make_devices(1, 2) + make_devices(1, 0))
     gpu, cpu = make_flavor("gpu", FlavorKind.GPU), make_flavor("cpu", FlavorKind.CPU)
     site.lease("ann", FlavorKind.GPU)
+    site.lease("bob", FlavorKind.CPU)
     site.audit.record(actor="root", action="gpu.cordon", subject="GPU-0", detail="a fan")
     prices = SqlPrices(site.engine, lambda: NOW)
     prices.ensure([*build_prices(gpu, "USD", 0), *build_prices(cpu, "USD", 0)])
@@ -133,8 +134,3 @@ def serving(books: Books, prefix: str = "/"):
 def authorization(token: str) -> dict[str, str]:
     """Return the header of a token; nobody has none."""
     return {"Authorization": f"token {token}"} if token else {}
-
-
-def fill(path: str, **values: str) -> str:
-    """Return a path of the document with its parameters."""
-    return path.format_map({name: quote(value, safe="") for name, value in values.items()})

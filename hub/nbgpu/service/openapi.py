@@ -60,6 +60,11 @@ class DocumentHandler(ApiHandler):
         self.write(text)
 
 
+def to_path(pattern: str) -> str:
+    """Return a route's pattern as documents write it: with its parameters in braces."""
+    return "/" + re.sub(r"\(\?P<(\w+)>[^)]*\)", r"{\1}", pattern)
+
+
 @cache
 def render_document(prefix: str, routes: tuple[tuple[str, type[ApiHandler]], ...]) -> str:
     """Return the document as JSON."""
@@ -85,7 +90,7 @@ def build_document(prefix: str, routes: Iterable[tuple[str, type[ApiHandler]]]) 
         "info": {"title": "The nbgpu service", "version": version("nbgpu")},
         "servers": [{"url": prefix or "/"}],
         "security": [{"token": []}],
-        "paths": {_to_path(pattern): _build_path(pattern, handler, names) for pattern, handler in routes},
+        "paths": {to_path(pattern): _build_path(pattern, handler, names) for pattern, handler in routes},
         "components": {
             "schemas": {**definitions.get("$defs", {}), "Problem": _PROBLEM},
             "securitySchemes": {
@@ -100,12 +105,8 @@ def build_document(prefix: str, routes: Iterable[tuple[str, type[ApiHandler]]]) 
     }
 
 
-def _to_path(pattern: str) -> str:
-    return "/" + re.sub(r"\(\?P<(\w+)>[^)]*\)", r"{\1}", pattern)
-
-
 def _name(method: str, pattern: str) -> str:
-    words = re.findall(r"\w+", _to_path(pattern).removeprefix("/api/v1"))
+    words = re.findall(r"\w+", to_path(pattern).removeprefix("/api/v1"))
     return "_".join([method.lower(), *words])
 
 
