@@ -209,4 +209,4 @@ def test_working_it_out_again_without_news_changes_nothing(open_store, start, cl
     for minutes in range(0, 60, 7):
         clock.now = NOW + timedelta(minutes=minutes)
         with unit_of_work(engine, reads_only=True) as db:
-            assert authorize_running(Book(db, store._policies, to_seconds(clock.now)), store._policies) == {}
+            assert authorize_running(Book(db, store._policies, to_seconds(clock.now))) == {}

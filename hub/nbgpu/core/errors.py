@@ -25,7 +25,11 @@
         ├── BudgetExceeded        403, reason "budget"
         ├── ImageMissing          503, reason "image"
         ├── NotExtended           409, reason "extension"
-        └── DeviceRefused         409, reason "device"
+        ├── DeviceRefused         409, reason "device"
+        ├── UnderMaintenance      503, reason "maintenance"
+        ├── UnknownNotice         404, reason "notice"
+        ├── UnknownPolicy         404, reason "policy"
+        └── ChangedMeanwhile      409, reason "changed"
 
 Every message is one or two plain sentences: what was asked, what was found, what to do.
 """
@@ -185,3 +189,17 @@ class UnknownNotice(Refusal):
 
     reason = "notice"
     status_code = 404
+
+
+class UnknownPolicy(Refusal):
+    """There is no quota or budget of that name, or it is not to be changed here."""
+
+    reason = "policy"
+    status_code = 404
+
+
+class ChangedMeanwhile(Refusal):
+    """Somebody else was faster: what was looked at is no more."""
+
+    reason = "changed"
+    status_code = 409

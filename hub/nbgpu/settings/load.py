@@ -2,17 +2,15 @@
 
 import tomllib
 from collections.abc import Collection, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from nbgpu.core.errors import SettingsError
-from nbgpu.core.units import render_span
+from nbgpu.settings.mistakes import describe_mistake
 from nbgpu.settings.schema import Settings
 
-_LONGEST_VALUE = 60
 _NAMED = {
     "flavor": "slug",
     "budget": "name",
@@ -51,14 +49,7 @@ def _check_images(path: Path, settings: Settings, images: Collection[str] | None
 def _render(path: Path, raw: dict[str, Any], mistake: dict[str, Any]) -> str:
     """One mistake as "file: key = value: what is wrong; what is allowed"."""
     place = _place(raw, mistake["loc"])
-    message = str(mistake["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    if mistake["type"] == "missing":
-        return f"{path}: {place}: is missing; this key is required."
-    if mistake["type"] == "extra_forbidden":
-        return f"{path}: {place}: there is no such key; docs/reference/settings.md lists all."
-    if mistake["type"] == "value_error" and isinstance(mistake["input"], dict):
-        return f"{path}: {place}: {message}."
-    return f"{path}: {place} = {_show(mistake['input'])}: is not allowed; allowed is {message}."
+    return f"{path}: {describe_mistake(place, mistake)}"
 
 
 def _place(raw: dict[str, Any], location: Sequence[str | int]) -> str:
@@ -75,9 +66,3 @@ def _place(raw: dict[str, Any], location: Sequence[str | int]) -> str:
         elif index == len(location) - 1 or part != "function-before":
             parts.append(part)
     return ": ".join(parts) if parts else "the file"
-
-
-def _show(value: object) -> str:
-    value = render_span(value) if isinstance(value, timedelta) else value
-    text = f'"{value}"' if isinstance(value, str) else repr(value)
-    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"

@@ -31,7 +31,7 @@ class Book:
 
     def __init__(self, db: Session, policies: Policies, now: int, only: ColumnElement[bool] | None = None) -> None:
         self._db = db
-        self._policies = policies
+        self.policies = policies
         self._only = only
         self._sums: dict[tuple[str, str], int] = {}
         self.now = now
@@ -137,13 +137,13 @@ class Book:
 
     def standing(self, ask: Ask, pools: Iterable[Budget]) -> Standing:
         """Return what a person has used, and the accounts that pay for them."""
-        own = [self.account(each, ask.username) for each in find_budgets(self._policies.budgets, ask.username)]
+        own = [self.account(each, ask.username) for each in find_budgets(self.policies.budgets, ask.username)]
         shared = [self.account(each, each.who.name) for each in pools]
         return Standing(self.tenures(ask.username), in_force(own), in_force(shared))
 
     def account(self, budget: Budget, owner: str) -> Account:
         """Return a budget as it stands for an owner: a user name, or a group for a pool."""
-        period = budget.window.period(self.now, self._policies.zone)
+        period = budget.window.period(self.now, self.policies.zone)
         return Account(
             budget=budget,
             owner=owner,
@@ -162,7 +162,7 @@ class Book:
                 each.billed_cost
                 for each in accrued
                 if period.start <= each.charge_period_start < period.end
-                and each.billing_currency == self._policies.currency
+                and each.billing_currency == self.policies.currency
             )
             self._sums[key] = self._posted(budget, owner, period) + fresh
         return self._sums[key]
@@ -181,13 +181,13 @@ class Book:
             column == owner,
             ChargeRow.charge_period_start >= period.start,
             ChargeRow.charge_period_start < period.end,
-            ChargeRow.billing_currency == self._policies.currency,
+            ChargeRow.billing_currency == self.policies.currency,
         )
         return int(self._db.scalar(query) or 0)
 
     def tenures(self, username: str) -> tuple[Tenure, ...]:
         """Return a person's sessions as far back as any quota counts; nothing where there is no quota."""
-        if not self._policies.quotas:
+        if not self.policies.quotas:
             return ()
         return (*self._settled_of(username), *(self._tenure(row) for row in self._by_user.get(username, ())))
 
@@ -224,8 +224,8 @@ class Book:
     def _read_settled(self, whose: ColumnElement[bool]) -> Iterable[tuple[str, Tenure]]:
         """Yield settled sessions with their user, back to where the longest window begins."""
         starts = [
-            policy.window.period(self.now, self._policies.zone).start
-            for policy in self._policies.quotas
+            policy.window.period(self.now, self.policies.zone).start
+            for policy in self.policies.quotas
             if policy.gpu_seconds is not None and policy.window is not None
         ]
         return _read_settled(self._db, min(starts), whose) if starts else ()

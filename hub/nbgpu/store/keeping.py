@@ -20,6 +20,7 @@ from nbgpu.store.idle_rows import read_due, read_moves, read_stops
 from nbgpu.store.limits import Allowance, authorize_running
 from nbgpu.store.maintenance import read_maintenance
 from nbgpu.store.metering import to_facts
+from nbgpu.store.policies import SqlPolicies, current_policies
 from nbgpu.store.schema import AlertRow, ChargeRow, SessionRow
 from nbgpu.store.work import freeze, retried, unit_of_work
 
@@ -35,7 +36,12 @@ class SqlLimits:
     """The limits of one site; safe to use from many threads and processes."""
 
     def __init__(
-        self, engine: Engine, policies: Policies, clock: Clock = utc_now, *, idle: IdleSite = _NOBODY_IS_IDLE
+        self,
+        engine: Engine,
+        policies: Policies | SqlPolicies,
+        clock: Clock = utc_now,
+        *,
+        idle: IdleSite = _NOBODY_IS_IDLE,
     ) -> None:
         self._engine = engine
         self._policies = policies
@@ -52,9 +58,9 @@ class SqlLimits:
         with unit_of_work(self._engine, reads_only=True) as db:
             freeze(db)
             book = self._open_book(db)
-            allowed = authorize_running(book, self._policies)
+            allowed = authorize_running(book)
             idle, maintenance = read_stops(db, self._idle, book.now), read_maintenance(db)
-            plans = [(row, self._plan(row, allowed, idle, book.now)) for row in book.open_rows]
+            plans = [(row, _plan(book, row, allowed, idle)) for row in book.open_rows]
             if maintenance is not None:
                 plans = [(row, _or_for_maintenance(row, planned, maintenance)) for row, planned in plans]
             newest = db.scalar(select(func.max(ChargeRow.id))) or 0
@@ -85,30 +91,32 @@ class SqlLimits:
 
         Without `groups` those of their newest session.
         """
-        budgets = self._policies.budgets
-        if not budgets:  # most sites: nothing needs to be looked up
-            return ()
         with unit_of_work(self._engine, reads_only=True) as db:
             freeze(db)
+            budgets = current_policies(db, self._policies).budgets
+            if not budgets:  # most sites: nothing more needs to be looked up
+                return ()
             known = newest_groups(db, username) if groups is None else groups
             book = self._open_book(db, paid_with(username, find_pools(budgets, known)))
-            return _accounts_of(book, self._policies, username, known)
+            return _accounts_of(book, username, known)
 
     def quotas(self, username: str, groups: Iterable[str] | None = None) -> tuple[Quota, ...]:
         """Return a person's limits as they stand; without `groups` those of their newest session."""
-        policies = self._policies
-        if not policies.quotas:  # most sites: nothing needs to be looked up
-            return ()
         with unit_of_work(self._engine, reads_only=True) as db:
             freeze(db)
+            book = self._open_book(db, SessionRow.username == username)
+            if not book.policies.quotas:  # most sites: nothing more needs to be looked up
+                return ()
             known = newest_groups(db, username) if groups is None else groups
-            return _quotas_of(self._open_book(db, SessionRow.username == username), policies, username, known)
+            return _quotas_of(book, username, known)
 
     @retried
     def purses(self, people: Iterable[Person]) -> dict[Person, tuple[tuple[Account, ...], tuple[Quota, ...]]]:
         """Return the budgets and limits of many people, each with their groups: as by themselves, in one go."""
-        people, policies = list(people), self._policies
-        if not policies.budgets and not policies.quotas:  # most sites: nothing needs to be looked up
+        people = list(people)
+        with unit_of_work(self._engine, reads_only=True) as db:
+            policies = current_policies(db, self._policies)
+        if not policies.budgets and not policies.quotas:  # most sites: nothing more needs to be looked up
             return dict.fromkeys(people, ((), ()))
         found: dict[Person, tuple[tuple[Account, ...], tuple[Quota, ...]]] = {}
         if len(people) > FEW:
@@ -118,8 +126,8 @@ class SqlLimits:
                 known = {row.username for row in book.rows}  # of others it has not read what is settled
                 for username, groups in people:
                     if username in known:
-                        accounts = _accounts_of(book, policies, username, groups)
-                        found[username, groups] = accounts, _quotas_of(book, policies, username, groups)
+                        accounts = _accounts_of(book, username, groups)
+                        found[username, groups] = accounts, _quotas_of(book, username, groups)
         return found | {each: (self.accounts(*each), self.quotas(*each)) for each in people if each not in found}
 
     def costs(self, session_ids: Iterable[str]) -> dict[str, int]:
@@ -157,58 +165,22 @@ class SqlLimits:
             db.execute(update(AlertRow).where(AlertRow.id.in_(list(alert_ids))).values(sent_at=self._clock()))
 
     def _open_book(self, db: Session, only: ColumnElement[bool] | None = None) -> Book:
-        return Book(db, self._policies, to_seconds(self._clock()), only)
-
-    def _plan(
-        self, row: SessionRow, allowed: Mapping[str, Allowance], idle: Mapping[str, PlannedStop], now: int
-    ) -> PlannedStop | None:
-        """Return the stop of a session that comes first: at the end of what it may run, or for being idle."""
-        planned = idle.get(row.session_id)
-        stop = self._plan_end(row, allowed.get(row.session_id), now)
-        if stop is None or (planned is not None and planned.stop.at <= stop.at):
-            return planned
-        return PlannedStop(row.session_id, ServerRef(row.username, row.servername), stop)
-
-    def _plan_end(self, row: SessionRow, allowance: Allowance | None, now: int) -> Stop | None:
-        """Return the stop of a session from what it may run now, or as before where that is not new."""
-        facts, decided = to_facts(row), _decided(row)
-        if facts.started_at is None:
-            return None
-        began = facts.started_at - facts.clock_shift  # by the clock as it goes now
-        if allowance is None:
-            cause = Cause(row.authorized_by) if row.authorized_by is not None else None
-            allowance = Allowance(row.authorized_seconds, cause)
-        return plan_stop(
-            deadline=began + allowance.seconds if allowance.seconds is not None else None,
-            cause=allowance.cause,
-            decided=decided,
-            now=now,
-            grace=self._grace(row, allowance.cause),
-            latest=began + row.time_limit if row.time_limit is not None else None,
-        )
-
-    def _grace(self, row: SessionRow, cause: Cause | None) -> int:
-        if cause is not Cause.BUDGET:
-            return QUOTA_GRACE
-        budgets = self._policies.budgets
-        paying = [*find_budgets(budgets, row.username), *find_payer(budgets, row.paid_by)]
-        return min((each.grace for each in paying), default=0)
+        return Book(db, current_policies(db, self._policies), to_seconds(self._clock()), only)
 
     def _owners(self, db: Session, book: Book, *, everybody: bool = False) -> list[tuple[Budget, str]]:
         """Return whose budgets may have changed: all pools, and those of people who run or were just charged."""
-        pools = [(each, each.who.name) for each in self._policies.budgets if each.is_pool]
+        pools = [(each, each.who.name) for each in book.policies.budgets if each.is_pool]
         people = {row.username for row in book.rows}
-        people |= (
-            set(db.scalars(select(SessionRow.username).distinct())) if everybody else self._just_charged(db, book.now)
-        )
-        return pools + [(each, name) for name in sorted(people) for each in find_budgets(self._policies.budgets, name)]
+        people |= set(db.scalars(select(SessionRow.username).distinct())) if everybody else self._just_charged(db, book)
+        return pools + [(each, name) for name in sorted(people) for each in find_budgets(book.policies.budgets, name)]
 
-    def _just_charged(self, db: Session, now: int) -> set[str]:
+    def _just_charged(self, db: Session, book: Book) -> set[str]:
         """Return who was charged since the last look, or in any budget's time where there was none."""
         query = select(ChargeRow.username).distinct()
         if self._looked_at is not None:
             return set(db.scalars(query.where(ChargeRow.id > self._looked_at)))
-        starts = [each.window.period(now, self._policies.zone).start for each in self._policies.budgets]
+        policies = book.policies
+        starts = [each.window.period(book.now, policies.zone).start for each in policies.budgets]
         return set(db.scalars(query.where(ChargeRow.charge_period_start >= min(starts)))) if starts else set()
 
     def _find_alerts(self, db: Session, book: Book) -> list[AlertRow]:
@@ -236,6 +208,44 @@ class SqlLimits:
             forecast=account.forecast(now),
             raised_at=self._clock(),
         )
+
+
+def _plan(
+    book: Book, row: SessionRow, allowed: Mapping[str, Allowance], idle: Mapping[str, PlannedStop]
+) -> PlannedStop | None:
+    """Return the stop of a session that comes first: at the end of what it may run, or for being idle."""
+    planned = idle.get(row.session_id)
+    stop = _plan_end(book, row, allowed.get(row.session_id))
+    if stop is None or (planned is not None and planned.stop.at <= stop.at):
+        return planned
+    return PlannedStop(row.session_id, ServerRef(row.username, row.servername), stop)
+
+
+def _plan_end(book: Book, row: SessionRow, allowance: Allowance | None) -> Stop | None:
+    """Return the stop of a session from what it may run now, or as before where that is not new."""
+    facts, decided = to_facts(row), _decided(row)
+    if facts.started_at is None:
+        return None
+    began = facts.started_at - facts.clock_shift  # by the clock as it goes now
+    if allowance is None:
+        cause = Cause(row.authorized_by) if row.authorized_by is not None else None
+        allowance = Allowance(row.authorized_seconds, cause)
+    return plan_stop(
+        deadline=began + allowance.seconds if allowance.seconds is not None else None,
+        cause=allowance.cause,
+        decided=decided,
+        now=book.now,
+        grace=_grace(row, allowance.cause, book.policies),
+        latest=began + row.time_limit if row.time_limit is not None else None,
+    )
+
+
+def _grace(row: SessionRow, cause: Cause | None, policies: Policies) -> int:
+    if cause is not Cause.BUDGET:
+        return QUOTA_GRACE
+    budgets = policies.budgets
+    paying = [*find_budgets(budgets, row.username), *find_payer(budgets, row.paid_by)]
+    return min((each.grace for each in paying), default=0)
 
 
 def _or_for_maintenance(row: SessionRow, planned: PlannedStop | None, maintenance: Maintenance) -> PlannedStop | None:
@@ -266,13 +276,14 @@ def _write(db: Session, allowed: Mapping[str, Allowance], stops: Mapping[str, St
         db.execute(update(SessionRow), ends)
 
 
-def _accounts_of(book: Book, policies: Policies, username: str, groups: Iterable[str]) -> tuple[Account, ...]:
-    own = [book.account(each, username) for each in find_budgets(policies.budgets, username)]
-    pools = [book.account(each, each.who.name) for each in find_pools(policies.budgets, groups)]
+def _accounts_of(book: Book, username: str, groups: Iterable[str]) -> tuple[Account, ...]:
+    own = [book.account(each, username) for each in find_budgets(book.policies.budgets, username)]
+    pools = [book.account(each, each.who.name) for each in find_pools(book.policies.budgets, groups)]
     return (*in_force(own), *in_force(pools))
 
 
-def _quotas_of(book: Book, policies: Policies, username: str, groups: Iterable[str]) -> tuple[Quota, ...]:
+def _quotas_of(book: Book, username: str, groups: Iterable[str]) -> tuple[Quota, ...]:
+    policies = book.policies
     limits, tenures = limits_of(policies.quotas, username, groups, None), book.tenures(username)
     return tuple(describe_quota(limit, tenures, book.now, policies.zone) for limit in limits)
 

@@ -20,6 +20,7 @@ from nbgpu.core.ports import Clock
 from nbgpu.store.clock import utc_now
 from nbgpu.store.limits import authorize_new
 from nbgpu.store.maintenance import read_maintenance
+from nbgpu.store.policies import SqlPolicies, current_policies
 from nbgpu.store.schema import LeaseRow, SessionRow
 from nbgpu.store.work import retried, unit_of_work
 
@@ -67,7 +68,7 @@ _NEW_SESSION, _NEW_SLOTS = insert(_SESSIONS), insert(_LEASES)
 class SqlLeaseStore:
     """Leases in a database; safe to use from many threads and processes."""
 
-    def __init__(self, engine: Engine, clock: Clock = utc_now, policies: Policies = _NO_POLICIES) -> None:
+    def __init__(self, engine: Engine, clock: Clock = utc_now, policies: Policies | SqlPolicies = _NO_POLICIES) -> None:
         self._engine = engine
         self._clock = clock
         self._policies = policies
@@ -96,7 +97,8 @@ class SqlLeaseStore:
                     db.execute(text(f"SELECT pg_advisory_xact_lock({_ALLOCATION_LOCK})"))
                 now = self._clock()
                 _refuse_in_maintenance(db)
-                authorization = authorize_new(db, server, choice, groups, self._policies, to_seconds(now))
+                policies = current_policies(db, self._policies)
+                authorization = authorize_new(db, server, choice, groups, policies, to_seconds(now))
                 allocation = _place(db, choice, devices)
                 lease = _build_lease(server, choice, image_id, allocation, authorization, now)
                 _write(db, lease, groups)

@@ -48,11 +48,15 @@ def authorize_new(
     return authorize_start(book.priced(ask), book.standing(ask, pools), policies, now)
 
 
-def authorize_running(book: Book, policies: Policies) -> dict[str, Allowance]:
+def authorize_running(book: Book) -> dict[str, Allowance]:
     """Work out anew, oldest first, how long each running session may run; return those that changed, by session."""
+    return {row.session_id: allowance for row, allowance in work_out(book) if _is_new(row, allowance)}
+
+
+def work_out(book: Book) -> list[tuple[SessionRow, Allowance]]:
+    """Return how long each running session may run by the book's policies, oldest first."""
     book.forget_holds()
-    found = [(row, _authorize_more(book, row, policies)) for row in book.open_rows]
-    return {row.session_id: allowance for row, allowance in found if _is_new(row, allowance)}
+    return [(row, _authorize_more(book, row, book.policies)) for row in book.open_rows]
 
 
 def _authorize_more(book: Book, row: SessionRow, policies: Policies) -> Allowance:

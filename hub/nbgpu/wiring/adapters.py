@@ -39,6 +39,7 @@ from nbgpu.store.keeping import SqlLimits
 from nbgpu.store.ledger import SqlLedger
 from nbgpu.store.maintenance import SqlMaintenance
 from nbgpu.store.metering import SqlMetering
+from nbgpu.store.policies import SqlPolicies
 from nbgpu.store.prices import SqlPrices
 from nbgpu.store.quarantine import SqlQuarantines
 from nbgpu.store.statements import SqlStatements
@@ -96,7 +97,12 @@ class Adapters:
     @cached_property
     def leases(self) -> SqlLeaseStore:
         """The lease store."""
-        return SqlLeaseStore(self.database, policies=self.settings.policies)
+        return SqlLeaseStore(self.database, policies=self.policies)
+
+    @cached_property
+    def policies(self) -> SqlPolicies:
+        """Quotas and budgets, of nbgpu.toml and of the database."""
+        return SqlPolicies(self.database, self.settings.policies)
 
     @cached_property
     def homes(self) -> SqlHomes:
@@ -156,7 +162,7 @@ class Adapters:
     @cached_property
     def limits(self) -> SqlLimits:
         """Quotas and budgets as they stand."""
-        return SqlLimits(self.database, self.settings.policies, idle=self.settings.idle_site)
+        return SqlLimits(self.database, self.policies, idle=self.settings.idle_site)
 
     @cached_property
     def idle(self) -> SqlIdle:

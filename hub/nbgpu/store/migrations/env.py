@@ -4,6 +4,7 @@ from alembic import context
 
 from nbgpu.store import idle_schema as idle_schema  # their tables are of Base, too
 from nbgpu.store import notice_schema as notice_schema
+from nbgpu.store import policy_schema as policy_schema
 from nbgpu.store import usage_schema as usage_schema
 from nbgpu.store.schema import Base
 

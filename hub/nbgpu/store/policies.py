@@ -1,0 +1,133 @@
+"""Quotas and budgets in the database, beside those of nbgpu.toml: each judgement reads them in its own transaction.
+
+Hub, service and command are three processes. What holds is kept in memory with the table's revision, which each
+transaction asks for: one look into an index, where most sites have nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, tzinfo
+
+from sqlalchemy import Engine, func, select, text
+from sqlalchemy.orm import Session
+
+from nbgpu.core.authorize import Policies
+from nbgpu.core.errors import ChangedMeanwhile, InvalidOptions, StoreError, UnknownPolicy
+from nbgpu.core.policy_edits import NEW, PolicyChange, PolicyEntry, PolicyKind, describe_fields, merge
+from nbgpu.core.ports import Clock
+from nbgpu.core.texts import Text
+from nbgpu.settings.edits import NamedQuota, parse_fields
+from nbgpu.settings.limits import BudgetSettings
+from nbgpu.store.audit import audit_row
+from nbgpu.store.clock import utc_now
+from nbgpu.store.policy_schema import PolicyRow
+from nbgpu.store.work import retried, unit_of_work
+
+_EDITING_LOCK = 7_206_151  # any number: PostgreSQL's advisory lock of whoever changes policies
+_NEWEST = select(func.max(PolicyRow.__table__.c.revision))
+
+
+class SqlPolicies:
+    """The quotas and budgets of one site; safe to use from many threads and processes."""
+
+    def __init__(self, engine: Engine, file: Policies, clock: Clock = utc_now) -> None:
+        self.file = file
+        self._engine = engine
+        self._clock = clock
+        self._cached: tuple[int, Policies] = (NEW, file)  # with the table's revision
+
+    def read(self, db: Session) -> Policies:
+        """Return what holds as this transaction sees it."""
+        revision, found = self._cached
+        if (db.connection().scalar(_NEWEST) or NEW) == revision:
+            return found
+        rows = db.scalars(select(PolicyRow).order_by(PolicyRow.id)).all()
+        entries = [_to_entry(row) for row in rows if row.fields is not None]
+        found = self.build(entries)
+        self._cached = max((row.revision for row in rows), default=NEW), found
+        return found
+
+    @retried
+    def entries(self) -> tuple[PolicyEntry, ...]:
+        """Return what was set, by kind and name."""
+        query = select(PolicyRow).order_by(PolicyRow.kind, PolicyRow.name)
+        with unit_of_work(self._engine, reads_only=True) as db:
+            return tuple(_to_entry(row) for row in db.scalars(query) if row.fields is not None)
+
+    def build(self, entries: Iterable[PolicyEntry]) -> Policies:
+        """Return what holds with these beside the file's. Raises StoreError where one makes no sense."""
+        try:
+            found = [parse_fields(each.kind, each.fields) for each in entries]
+        except InvalidOptions as error:
+            raise StoreError(f"A quota or budget of the database makes no sense to this nbgpu: {error}") from error
+        quotas = [each.to_policy() for each in found if isinstance(each, NamedQuota)]
+        budgets = [each.to_budget(self.file.zone) for each in found if isinstance(each, BudgetSettings)]
+        return merge(self.file, quotas, budgets)
+
+    def change(self, changes: Sequence[PolicyChange], *, by: str) -> int:
+        """Do all of it or nothing, each with its row in the audit log; return how many differ from what was.
+
+        Raises ChangedMeanwhile where somebody else was faster, UnknownPolicy for what is not there to be removed.
+        """
+        with unit_of_work(self._engine) as db:
+            if self._engine.dialect.name == "postgresql":
+                db.execute(text(f"SELECT pg_advisory_xact_lock({_EDITING_LOCK})"))
+            known = {(row.kind, row.name): row for row in db.scalars(select(PolicyRow))}
+            revision = max((row.revision for row in known.values()), default=NEW) + 1
+            now = self._clock()
+            return sum(
+                _change(db, known.get((each.kind, each.name)), each, (revision, by, now), self.file.zone)
+                for each in changes
+            )
+
+
+def current_policies(db: Session, source: Policies | SqlPolicies) -> Policies:
+    """Return what holds in a transaction."""
+    return source if isinstance(source, Policies) else source.read(db)
+
+
+def _change(
+    db: Session, row: PolicyRow | None, change: PolicyChange, stamp: tuple[int, str, datetime], zone: tzinfo
+) -> bool:
+    """Do one change; False where it is so already."""
+    revision, by, now = stamp
+    before = row.fields if row is not None else None
+    found = row.revision if row is not None and before is not None else NEW
+    if change.expected is not None and change.expected != found:
+        raise _explain_changed(row, change, zone)
+    if before is None and change.fields is None:
+        raise UnknownPolicy(Text("There is no “%(name)s” that could be removed: look again.", name=change.name))
+    if before == change.fields:
+        return False
+    if row is None:
+        row = PolicyRow(kind=change.kind, name=change.name)
+        db.add(row)
+    row.fields = dict(change.fields) if change.fields is not None else None
+    row.revision, row.author, row.changed_at = revision, by[:255], now
+    verb = "remove" if change.fields is None else "set"
+    detail = f"{describe_fields(change.fields)} (before: {describe_fields(before)})"
+    db.add(audit_row(now, actor=by, action=f"{change.kind}.{verb}", subject=change.name, detail=detail))
+    return True
+
+
+def _explain_changed(row: PolicyRow | None, change: PolicyChange, zone: tzinfo) -> ChangedMeanwhile:
+    if row is None:
+        return ChangedMeanwhile(Text("“%(name)s” is not there any more: look again.", name=change.name))
+    return ChangedMeanwhile(
+        Text(
+            "“%(name)s” was changed meanwhile by %(who)s at %(time)s: look again. What you typed is still here.",
+            name=change.name,
+            who=row.author,
+            time=row.changed_at.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z"),
+        )
+    )
+
+
+def _to_entry(row: PolicyRow) -> PolicyEntry:
+    return PolicyEntry(
+        kind=PolicyKind(row.kind),
+        name=row.name,
+        fields=row.fields or {},
+        revision=row.revision,
+        author=row.author,
+        changed_at=row.changed_at,
+    )
