@@ -1,6 +1,7 @@
 """The service's pages with JupyterHub's own login around them, and a browser in which somebody has logged in."""
 
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import httpx
 from jupyterhub.services.auth import HubOAuth
@@ -18,7 +19,7 @@ EVIL = "<i>&\"'x"
 class Hub(HubOAuth):
     """JupyterHub's OAuth, with the hub's word on a token decided here: it is its owner's name."""
 
-    rights = {"eve": "operate", "bill": "bill", "rita": "usage:read"}  # of those who have one
+    rights: ClassVar = {"eve": "operate", "bill": "bill", "rita": "usage:read"}  # of those who have one
     people = frozenset({"ann", "bob", "root", "stranger", EVIL, *rights})
 
     async def _tell(self, token):

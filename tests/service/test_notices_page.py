@@ -103,13 +103,15 @@ async def test_maintenance_is_told_on_every_page_and_ends(site):
         (banner,) = banners(await client.get("servers"))
     assert banner.startswith("Maintenance: new driver. No servers are started now. Those that run are stopped at")
     async with browsing(books(site), "eve") as client:
+        await send(client, "maintenance", reason="new driver", stop="keep")
+        assert site.maintenance.current().stop_at == NOW + timedelta(hours=1)
         await send(client, "maintenance", reason="new driver", stop="")
         assert site.maintenance.current().stop_at is None
         await send(client, "end")
         assert banners(await client.get("servers")) == []
     assert site.lease("ann").server == ServerRef("ann")
     actions = [each.action for each in reversed(site.audit.latest())]
-    assert actions == ["maintenance.begin", "maintenance.begin", "maintenance.end"]
+    assert actions == [*["maintenance.begin"] * 3, "maintenance.end"]
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,8 @@ def test_maintenance_that_has_begun_is_changed(clock, maintenance):
     second = maintenance.begin("driver and disk", stop_at, by="eve")
     assert (second.since, second.stop_at, second.author) == (first.since, stop_at, "eve")
     assert maintenance.current() == second
+    clock.now = stop_at - timedelta(minutes=1)
+    assert maintenance.begin("disk", stop_at, by="eve").stop_at == stop_at  # they were told in time
 
 
 @pytest.mark.parametrize("ahead", [timedelta(minutes=4), -HOUR, timedelta(days=32)])

@@ -38,9 +38,10 @@ class SqlMaintenance:
         Raises InvalidOptions.
         """
         now, said = self._clock(), parse_reason(reason)
-        check_stop(stop_at, now)
         with unit_of_work(self._engine) as db:
             row = db.scalars(_CURRENT.with_for_update()).first()
+            if row is None or row.stop_at != stop_at:
+                check_stop(stop_at, now)
             if row is None:
                 row = MaintenanceRow(node=HERE, since=now)
                 db.add(row)

@@ -17,6 +17,7 @@ from nbgpu.service.pages.base import OperatorPage
 
 SPANS = (3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)  # seconds that a message is shown
 STOPS = (900, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600)  # seconds until what runs is stopped
+KEEP = "keep"  # the time that was set before
 _STARTING = mark("The service is starting. Try again in a moment.")
 
 
@@ -123,9 +124,11 @@ class BeginForm(_Form):
 
     def act(self) -> None:
         """Start no more servers."""
-        stop_at = None
-        if self.get_body_argument("stop", ""):
-            stop_at = self.books.clock() + self.seconds("stop", STOPS)
+        chosen, now = self.get_body_argument("stop", ""), self.maintenance.current()
+        if chosen == KEEP and now is not None:
+            stop_at = now.stop_at
+        else:
+            stop_at = self.books.clock() + self.seconds("stop", STOPS) if chosen else None
         self.maintenance.begin(self.get_body_argument("reason", ""), stop_at, by=self.caller.name)
 
 
