@@ -72,7 +72,7 @@ class Sessions(FakeIdleBook):
 
 def make_books(folder) -> Books:
     """Return the books of a site where ann, of the group ml, and bob have servers."""
-    site = PoolSite(folder, make_devices(1, 2) + make_devices(1, 0))
+    site = PoolSite(folder, (*make_devices(1, 2), *make_devices(2, 0)[1:]))
     gpu, cpu = make_flavor("gpu", FlavorKind.GPU), make_flavor("cpu", FlavorKind.CPU)
     site.lease("ann", FlavorKind.GPU)
     site.lease("bob", FlavorKind.CPU)

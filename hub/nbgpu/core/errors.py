@@ -12,6 +12,9 @@
     ├── HubError              the hub's API
     │   ├── HubUnavailable        no answer
     │   └── HubRefused            it answered no
+    ├── ServiceError          the nbgpu service's API
+    │   ├── ServiceUnavailable    no answer
+    │   └── ServiceRefused        it answered no
     ├── StoreError            the database can't be used
     │   └── DatabaseTaken         another hub has it
     ├── AlertError            an alert could not be sent
@@ -86,6 +89,22 @@ class HubUnavailable(HubError):
 
 class HubRefused(HubError):
     """The hub answered no."""
+
+
+class ServiceError(NbgpuError):
+    """The nbgpu service's API failed."""
+
+
+class ServiceUnavailable(ServiceError):
+    """The service gave no answer, or none that can be read: nothing is known of what it did."""
+
+
+class ServiceRefused(ServiceError):
+    """The service answered no; `status` is that of HTTP."""
+
+    def __init__(self, sentence: str, *, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 class StoreError(NbgpuError):

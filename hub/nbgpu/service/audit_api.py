@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from nbgpu.core.audit import AuditEntry
+from nbgpu.service.audit_answers import AuditAnswer, AuditRowAnswer
 from nbgpu.service.audit_question import parse_audit_question
 from nbgpu.service.handler import ApiHandler, needed
-from nbgpu.service.operations import DAY, Answer, Instant, May, Operation, Parameter
+from nbgpu.service.operations import DAY, May, Operation, Parameter
 from nbgpu.service.paging import PAGING, Page, parse_page, to_cursor
 
 FILTERS = (
@@ -17,24 +18,6 @@ FILTERS = (
     Parameter(name="from", description="The first day, like 2026-11-01, by the settings' zone.", schema=DAY),
     Parameter(name="to", description="The last day, which is included.", schema=DAY),
 )
-
-
-class AuditRowAnswer(Answer):
-    """One row; a later one has a higher number."""
-
-    number: int
-    recorded_at: Instant
-    actor: str
-    action: str
-    subject: str
-    detail: str
-
-
-class AuditAnswer(Answer):
-    """A page of rows, newest first; `next` is the cursor of the page after it."""
-
-    rows: list[AuditRowAnswer]
-    next: str | None
 
 
 class AuditHandler(ApiHandler):
