@@ -51,13 +51,13 @@ class Operation:
 class Body(BaseModel):
     """What is sent: each field with its type and range, and nothing else beside them."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class Answer(BaseModel):
     """What is answered."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # the service must answer at once
 
 
 DAY = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}  # of a parameter's schema
