@@ -7,15 +7,12 @@ from http import HTTPStatus
 from typing import ClassVar
 
 from pydantic import AwareDatetime, Field
-from tornado.web import HTTPError
 
 from nbgpu.core.broadcasts import Broadcast
 from nbgpu.core.maintenance import Maintenance
 from nbgpu.service.books import BroadcastBook, MaintenanceBook
-from nbgpu.service.handler import ApiHandler
+from nbgpu.service.handler import ApiHandler, needed
 from nbgpu.service.operations import Answer, Body, Instant, May, Operation
-
-_STARTING = "The service is starting. Try again in a moment."
 
 
 class NewBroadcast(Body):
@@ -65,10 +62,7 @@ class _Broadcasts(ApiHandler):
     @property
     def broadcasts(self) -> BroadcastBook:
         """The messages. 503 while the service begins."""
-        found = self.books.broadcasts
-        if found is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=_STARTING)
-        return found
+        return needed(self.books.broadcasts)
 
 
 class BroadcastsHandler(_Broadcasts):
@@ -132,10 +126,7 @@ class MaintenanceHandler(ApiHandler):
     @property
     def maintenance(self) -> MaintenanceBook:
         """The maintenance. 503 while the service begins."""
-        found = self.books.maintenance
-        if found is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=_STARTING)
-        return found
+        return needed(self.books.maintenance)
 
     async def get(self) -> None:
         """Answer with what holds."""

@@ -5,14 +5,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import ClassVar
 
-from tornado.web import HTTPError
-
 from nbgpu.core.findings import Examination, Level
 from nbgpu.service.books import DoctorBook
-from nbgpu.service.handler import ApiHandler
+from nbgpu.service.handler import ApiHandler, needed
 from nbgpu.service.operations import Answer, Instant, May, Operation
-
-_STARTING = "The service is starting. Try again in a moment."
 
 
 class ImageAnswer(Answer):
@@ -85,9 +81,7 @@ class ImagesHandler(ApiHandler):
 
     async def get(self) -> None:
         """Answer with a list."""
-        book = self.books.images
-        if book is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=_STARTING)
+        book = needed(self.books.images)
         found = await asyncio.to_thread(book.look)
         plain = [ImageAnswer.model_validate(each, from_attributes=True) for each in found or ()]
         self.answer(ImagesAnswer(images=plain if found is not None else None))
@@ -109,10 +103,7 @@ class DoctorHandler(ApiHandler):
     @property
     def doctor(self) -> DoctorBook:
         """The doctor. 503 while the service begins."""
-        found = self.books.doctor
-        if found is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=_STARTING)
-        return found
+        return needed(self.books.doctor)
 
     async def get(self) -> None:
         """Answer with what was found last."""

@@ -19,6 +19,7 @@ from nbgpu.core.errors import NbgpuError, Refusal
 from nbgpu.core.texts import mark
 from nbgpu.service.books import Books, IdleBook
 from nbgpu.service.callers import Caller, to_caller
+from nbgpu.service.handler import needed
 from nbgpu.service.pages import navigation
 from nbgpu.service.pages.look import POLICY, render
 from nbgpu.service.pages.navigation import MANAGE, OWN, Test, open_to
@@ -109,10 +110,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # J
     @property
     def idle(self) -> IdleBook:
         """The sessions. 503 while the service begins."""
-        found = self.books.idle
-        if found is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=_STARTING)
-        return found
+        return needed(self.books.idle)
 
     @property
     def translator(self) -> Translator:

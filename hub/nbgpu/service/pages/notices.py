@@ -6,19 +6,17 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
-from tornado.web import HTTPError
-
 from nbgpu.core.broadcasts import LONGEST
 from nbgpu.core.errors import InvalidOptions, Refusal
 from nbgpu.core.reasons import LONGEST as REASON
-from nbgpu.core.texts import Text, mark
+from nbgpu.core.texts import Text
 from nbgpu.service.books import BroadcastBook, MaintenanceBook
+from nbgpu.service.handler import needed
 from nbgpu.service.pages.base import OperatorPage
 
 SPANS = (3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)  # seconds that a message is shown
 STOPS = (900, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600)  # seconds until what runs is stopped
 KEEP = "keep"  # the time that was set before
-_STARTING = mark("The service is starting. Try again in a moment.")
 
 
 class NoticesPage(OperatorPage):
@@ -27,18 +25,12 @@ class NoticesPage(OperatorPage):
     @property
     def broadcasts(self) -> BroadcastBook:
         """The messages. 503 while the service begins."""
-        found = self.books.broadcasts
-        if found is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=_STARTING)
-        return found
+        return needed(self.books.broadcasts)
 
     @property
     def maintenance(self) -> MaintenanceBook:
         """The maintenance. 503 while the service begins."""
-        found = self.books.maintenance
-        if found is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=_STARTING)
-        return found
+        return needed(self.books.maintenance)
 
     async def get(self) -> None:
         """Show them."""

@@ -6,17 +6,15 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
-from tornado.web import HTTPError
-
 from nbgpu.core.errors import DeviceRefused, InvalidOptions
 from nbgpu.core.reasons import LONGEST, parse_reason
-from nbgpu.core.texts import Text, mark
+from nbgpu.core.texts import Text
 from nbgpu.core.units import render_size
 from nbgpu.service.books import PoolBook
+from nbgpu.service.handler import needed
 from nbgpu.service.pages.base import OperatorPage
 from nbgpu.service.pages.pool_rows import STATES, DeviceRow, build_rows, count_states
 
-_STARTING = mark("The service is starting. Try again in a moment.")
 CORDON, RETURN = "cordon", "return"
 
 
@@ -26,10 +24,7 @@ class PoolPage(OperatorPage):
     @property
     def pool(self) -> PoolBook:
         """The devices. 503 while the service begins."""
-        found = self.books.pool
-        if found is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=_STARTING)
-        return found
+        return needed(self.books.pool)
 
     async def get(self) -> None:
         """Show them; with `device` also the form that takes it out of service, or back."""

@@ -5,19 +5,17 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from tornado.web import HTTPError
-
 from nbgpu.core.findings import Level
 from nbgpu.core.gpu_health import FaultKind
 from nbgpu.core.texts import mark
 from nbgpu.core.units import render_money, render_size
 from nbgpu.service.books import DoctorBook
+from nbgpu.service.handler import needed
 from nbgpu.service.pages.base import OperatorPage, ReaderPage
 
 AGAIN = 2  # seconds after which a page asks whether an examination is done
 LEVELS = {Level.OK: mark("well"), Level.WARN: mark("look at it"), Level.FAIL: mark("mend it")}
 STATES = {"not built": mark("not built"), "built": mark("built"), "out of date": mark("out of date")}
-_STARTING = mark("The service is starting. Try again in a moment.")
 
 
 class ImagesPage(OperatorPage):
@@ -25,9 +23,7 @@ class ImagesPage(OperatorPage):
 
     async def get(self) -> None:
         """Show them."""
-        book = self.books.images
-        if book is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=_STARTING)
+        book = needed(self.books.images)
         images = await asyncio.to_thread(book.look)
         self.show("images.html", images=images, states=STATES, size=render_size)
 
@@ -38,10 +34,7 @@ class DoctorPage(OperatorPage):
     @property
     def doctor(self) -> DoctorBook:
         """The doctor. 503 while the service begins."""
-        found = self.books.doctor
-        if found is None:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, reason=_STARTING)
-        return found
+        return needed(self.books.doctor)
 
     async def get(self) -> None:
         """Show what was found last; while an examination is under way the page asks again by itself."""
