@@ -25,7 +25,7 @@ from nbgpu.store.keeping import SqlLimits
 from nbgpu.store.maintenance import SqlMaintenance
 from nbgpu.store.prices import SqlPrices
 from nbgpu.store.statements import SqlStatements
-from service.idle_book import FakeIdleBook, make_view
+from service.idle_book import FakeIdleBook, FakeSessionBook, make_view
 from service.pool_site import NOW, PoolSite, make_devices
 from support.site import make_flavor
 
@@ -90,6 +90,7 @@ def make_books(folder) -> Books:
         limits=SqlLimits(site.engine, POLICIES, lambda: NOW),
         prices=prices,
         idle=idle,
+        sessions=FakeSessionBook(idle),
         flavors={"gpu": gpu, "cpu": cpu},
         broadcasts=SqlBroadcasts(site.engine, lambda: NOW),
         maintenance=SqlMaintenance(site.engine, lambda: NOW),

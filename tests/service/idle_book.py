@@ -11,6 +11,7 @@ from nbgpu.core.idle_policy import IdlePolicy
 from nbgpu.core.idle_view import IdleView
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_seconds
+from nbgpu.core.session_list import FoundSession, Place, SessionPage, Wanted
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 SECONDS = to_seconds(NOW)
@@ -51,6 +52,26 @@ def make_view(session_id, server=ANN, **changes) -> IdleView:
     return IdleView(session_id=session_id, server=server, **(parts | changes))
 
 
+class FakeSessionBook:
+    """Finds views by whose they are and whether they run, in the order of their ids; a page at a time."""
+
+    def __init__(self, idle: "FakeIdleBook") -> None:
+        self.idle = idle
+
+    def find(self, question, *, count, edge=None, backwards=False):
+        ended = {Wanted.RUNNING: {False}, Wanted.ENDED: {True}, Wanted.ALL: {True, False}}[question.wanted]
+        found = [
+            FoundSession(Place("", 0, view.session_id), view, None)
+            for view in self.idle.views.values()
+            if question.username in (None, view.server.username)
+            and question.servername in (None, view.server.servername)
+            and (view.ended_at is not None) in ended
+        ]
+        found.sort(key=lambda each: each.place.session_id)
+        beyond = [each for each in found if edge is None or each.place.session_id > edge.session_id]
+        return SessionPage(tuple(beyond[:count]), len(found), is_more=len(beyond) > count)
+
+
 class FakeIdleBook:
     """Keeps views; grants what a person may still ask for, and an administrator everything."""
 
@@ -68,6 +89,13 @@ class FakeIdleBook:
 
     def newest(self, server):
         return next((each for each in reversed(self.views.values()) if each.server == server), None)
+
+    def extend_time_limit(self, session_id, seconds, *, by):
+        view = self.views[session_id]
+        if view.time_limit is None:
+            raise NotExtended("This server has no time limit of its flavor: there is nothing to extend.")
+        self.views[session_id] = replace(view, time_limit=view.time_limit + seconds)
+        return self.views[session_id]
 
     def report(self, session_id, report):
         self.reports.append((session_id, report))

@@ -37,6 +37,8 @@ TABLE = {
     "GET api/v1/sessions/{session_id}": (None, ANN | {"ann/"}),
     "POST api/v1/sessions/{session_id}/report": (REPORT, {"ann/"}),
     "POST api/v1/sessions/{session_id}/extend": ({}, {"ann", "ann/", *OPERATORS}),
+    "POST api/v1/sessions/{session_id}/limit": ({"seconds": 600}, OPERATORS),
+    "POST api/v1/sessions/{session_id}/stop": (REASON, {"ann", *OPERATORS}),
     "GET api/v1/broadcasts": (None, USERS),
     "POST api/v1/broadcasts": ({"text": "Lunch", "seconds": 60}, OPERATORS),
     "DELETE api/v1/broadcasts/{number}": (None, OPERATORS),

@@ -30,7 +30,7 @@ from nbgpu.service.callers import to_caller
 from nbgpu.service.operations import parse_body
 from nbgpu.service.recent import Recent
 from nbgpu.service.session_bodies import ExtensionBody, ReportBody
-from service.idle_book import BUSY, NOW, SECONDS, FakeIdleBook, make_view
+from service.idle_book import BUSY, NOW, SECONDS, FakeIdleBook, FakeSessionBook, make_view
 from support.site import make_flavor
 
 SERVICE = "access:services!service=nbgpu"
@@ -104,6 +104,7 @@ async def serving(idle, money):
         account_id="nbgpu",
         flavors={"cpu": CPU},
         idle=idle,
+        sessions=FakeSessionBook(idle),
     )
     server = HTTPServer(Application(api_routes("/", lambda: books, Hub())))
     socket, port = bind_unused_port()

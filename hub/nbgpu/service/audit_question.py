@@ -16,13 +16,22 @@ def parse_audit_question(text: Callable[[str], str | None], timezone: str) -> Au
 
     Blocks: a zone is a file. Raises InvalidOptions.
     """
-    zone, first, last = find_zone(timezone), parse_day(text("from") or ""), parse_day(text("to") or "")
+    since, before = parse_days(text, timezone)
     return AuditQuestion(
         actor=(text("actor") or "")[:LONGEST],
         action=(text("action") or "")[:LONGEST],
         subject=(text("subject") or "")[:LONGEST],
-        since=_midnight(first, zone) if first is not None else None,
-        before=_midnight(last + timedelta(days=1), zone) if last is not None else None,
+        since=since,
+        before=before,
+    )
+
+
+def parse_days(text: Callable[[str], str | None], timezone: str) -> tuple[datetime | None, datetime | None]:
+    """Return the instants between which the days `from` to `to` lie; None is open. Blocks. Raises InvalidOptions."""
+    zone, first, last = find_zone(timezone), parse_day(text("from") or ""), parse_day(text("to") or "")
+    return (
+        _midnight(first, zone) if first is not None else None,
+        _midnight(last + timedelta(days=1), zone) if last is not None else None,
     )
 
 

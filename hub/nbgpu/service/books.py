@@ -19,6 +19,7 @@ from nbgpu.core.maintenance import Maintenance
 from nbgpu.core.pool import Pool
 from nbgpu.core.prices import PriceSheet
 from nbgpu.core.quotas import Quota
+from nbgpu.core.session_list import Place, SessionPage, SessionQuestion
 from nbgpu.core.statement import Part, Question
 from nbgpu.core.stops import PlannedStop
 
@@ -93,6 +94,15 @@ class IdleBook(Protocol):
 
     def extend_time_limit(self, session_id: str, seconds: int, *, by: str) -> IdleView:
         """Have a session run past its time limit. Raises Refusal where it has none."""
+
+
+class SessionBook(Protocol):
+    """Sessions, running and ended, a page at a time. May block."""
+
+    def find(
+        self, question: SessionQuestion, *, count: int, edge: Place | None = None, backwards: bool = False
+    ) -> SessionPage:
+        """Return `count` sessions at most, beyond `edge`; backwards those before it."""
 
 
 class PoolBook(Protocol):
@@ -188,6 +198,7 @@ class Books:
     currency: str = "USD"
     flavors: Mapping[str, Flavor] = field(default_factory=dict)  # the menu, by slug
     idle: IdleBook | None = None  # None while it can't be asked yet
+    sessions: SessionBook | None = None  # as above
     pool: PoolBook | None = None  # None while it can't be asked yet, like those below
     audit: AuditBook | None = None
     stopper: Stopper | None = None

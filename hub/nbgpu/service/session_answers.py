@@ -93,6 +93,8 @@ class SessionAnswer(ListedSession):
 
 
 class SessionsAnswer(Answer):
-    """Sessions."""
+    """A page of sessions; `next` is the cursor of the page after it, `total` how many there are on all pages."""
 
     sessions: list[ListedSession]
+    next: str | None
+    total: int

@@ -7,6 +7,7 @@ from nbgpu.service.operations import Body
 
 _MOST = 100_000  # of anything that is counted in one server
 _LONGEST = 400 * 24 * 3600  # seconds
+_LONGEST_REASON = 2000  # characters that are read; fewer are kept
 
 
 class ReportBody(Body):
@@ -35,3 +36,15 @@ class ExtensionBody(Body):
     """For how long; without it as long as one click gives."""
 
     seconds: int | None = Field(None, ge=60, le=_LONGEST)
+
+
+class LimitBody(Body):
+    """How much longer than its time limit."""
+
+    seconds: int = Field(ge=60, le=_LONGEST)
+
+
+class StopBody(Body):
+    """Why; for one's own server it may be empty."""
+
+    reason: str = Field(max_length=_LONGEST_REASON)

@@ -1,46 +1,24 @@
-"""The API of running servers: their status, what they tell of themselves, and keeping one running for longer.
+"""The API of sessions: lists, their status, what servers tell of themselves, and what is done to those that run.
 
 A server's own token reads and does what concerns its own session, and nothing else.
 """
 
 import asyncio
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from nbgpu.core.activity import Report
-from nbgpu.core.errors import NotAllowed, NotExtended, UnknownSession
+from nbgpu.core.errors import NotAllowed, UnknownSession
 from nbgpu.core.idle_view import IdleView
-from nbgpu.core.texts import Text
 from nbgpu.service.books import IdleBook
-from nbgpu.service.callers import Caller
 from nbgpu.service.handler import ApiHandler, needed
-from nbgpu.service.operations import May, Operation, Parameter
+from nbgpu.service.operations import May, Operation
+from nbgpu.service.paging import PAGING
+from nbgpu.service.session_acts import click, extend_limit, may_extend, may_read, stop
 from nbgpu.service.session_answers import SessionAnswer, SessionsAnswer
-from nbgpu.service.session_bodies import ExtensionBody, ReportBody
-
-
-def may_read(caller: Caller, view: IdleView) -> bool:
-    """Whether somebody may see a session."""
-    return caller.reads_all or is_own(caller, view)
-
-
-def may_extend(caller: Caller, view: IdleView) -> bool:
-    """Whether somebody may keep a session running."""
-    return caller.operates or is_own(caller, view)
-
-
-def is_own(caller: Caller, view: IdleView) -> bool:
-    """Whether it is a person's own session, or that of the server that asks."""
-    if caller.server is not None:
-        return caller.server == view.server
-    return caller.is_user and caller.name == view.server.username
-
-
-def click(idle: IdleBook, view: IdleView, caller: Caller, seconds: int = 0) -> IdleView:
-    """Keep a session running; 0 is for as long as one click gives. May block. Raises NotExtended."""
-    if view.policy is not None and not view.policy.extend and not caller.operates:
-        raise NotExtended(Text("Nobody extends servers here themselves. Work in it, or ask an administrator."))
-    return idle.extend(view.session_id, seconds, by=caller.name, as_admin=caller.operates)
+from nbgpu.service.session_bodies import ExtensionBody, LimitBody, ReportBody, StopBody
+from nbgpu.service.session_question import FILTERS, parse_session_page, parse_session_question, place_cursor
 
 
 class SessionHandlerBase(ApiHandler):
@@ -61,25 +39,33 @@ class SessionHandlerBase(ApiHandler):
 
 
 class SessionsHandler(SessionHandlerBase):
-    """Running sessions: one's own, or all for who reads all."""
+    """Sessions: one's own, or all for who reads all."""
 
     operations: ClassVar[Mapping[str, Operation]] = {
         "GET": Operation(
-            summary="The servers that run: one's own, or all for who reads all.",
+            summary="Sessions, those that run by default: one's own, or all for who reads all.",
             answer=SessionsAnswer,
-            parameters=(Parameter(name="user", description="Whose; for who reads all."),),
-            refusals=(404,),
+            parameters=(*FILTERS, *PAGING),
         )
     }
 
     async def get(self) -> None:
-        """Answer with a list."""
-        self.write({"sessions": await asyncio.to_thread(self._list)})
+        """Answer with a page of them."""
+        self.write(await asyncio.to_thread(self._list))
 
-    def _list(self) -> list[dict[str, Any]]:
+    def _list(self) -> dict[str, Any]:
         server = self.caller.server
-        views = self.idle.running(server.username if server is not None else self.whose())
-        return self.statuses.of(self.books, [view for view in views if may_read(self.caller, view)])
+        question = parse_session_question(
+            self.text,
+            self.books.timezone,
+            username=server.username if server is not None else self.whose(),
+            servername=server.servername if server is not None else None,
+        )
+        page, edge = parse_session_page(self.text, question.order)
+        found = needed(self.books.sessions).find(question, count=page.limit, edge=edge)
+        following = place_cursor(question.order, found.rows[-1].place) if found.is_more else None
+        sessions = self.statuses.of(self.books, [row.view for row in found.rows])
+        return {"sessions": sessions, "next": following, "total": found.total}
 
 
 class SessionHandler(SessionHandlerBase):
@@ -151,10 +137,56 @@ class ExtendHandler(SessionHandlerBase):
         return self.statuses.full(self.books, click(self.idle, view, self.caller, seconds))
 
 
+class StopHandler(SessionHandlerBase):
+    """Stops a session's server."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "POST": Operation(
+            summary="Have the hub stop a server: one's own, or any for who operates. Its person reads the reason.",
+            answer=None,
+            body=StopBody,
+            status=HTTPStatus.NO_CONTENT,
+            refusals=(404,),
+        )
+    }
+
+    async def post(self, session_id: str) -> None:
+        """Do it. 503 where the hub does not."""
+        await asyncio.to_thread(self._stop, session_id)
+        self.set_status(HTTPStatus.NO_CONTENT)
+
+    def _stop(self, session_id: str) -> None:
+        stop(needed(self.books.stopper), self.find(session_id), self.caller, self.body.reason)
+
+
+class LimitHandler(SessionHandlerBase):
+    """Lets a session run past its time limit."""
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "POST": Operation(
+            summary="Let a session run so much longer than its time limit.",
+            answer=SessionAnswer,
+            may=May.OPERATE,
+            body=LimitBody,
+            refusals=(404, 409),
+        )
+    }
+
+    async def post(self, session_id: str) -> None:
+        """Do it and answer with the status."""
+        self.write(await asyncio.to_thread(self._extend, session_id))
+
+    def _extend(self, session_id: str) -> dict[str, Any]:
+        view = extend_limit(self.idle, self.find(session_id), self.caller, self.body.seconds)
+        return self.statuses.full(self.books, view)
+
+
 SESSION = "(?P<session_id>[^/]+)"
 SESSION_HANDLERS: dict[str, type[SessionHandlerBase]] = {
     "sessions": SessionsHandler,
     f"sessions/{SESSION}": SessionHandler,
     f"sessions/{SESSION}/report": ReportHandler,
     f"sessions/{SESSION}/extend": ExtendHandler,
+    f"sessions/{SESSION}/limit": LimitHandler,
+    f"sessions/{SESSION}/stop": StopHandler,
 }

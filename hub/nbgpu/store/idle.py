@@ -1,6 +1,6 @@
 """Idleness, kept: what the watch found of each running session, and how much longer its person asked for."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -111,6 +111,13 @@ class SqlIdle:
         with unit_of_work(self._engine, reads_only=True) as db:
             row = read_one(db, SessionRow.session_id == session_id)
             return self._to_view(*row) if row is not None else None
+
+    @retried
+    def find_all(self, session_ids: Collection[str]) -> dict[str, IdleView]:
+        """Return sessions by their ids, running or ended; those that never ran are left out."""
+        wanted = (SessionRow.session_id.in_(list(session_ids)), SessionRow.active_at.is_not(None))
+        with unit_of_work(self._engine, reads_only=True) as db:
+            return {row.session_id: self._to_view(row, idle) for row, idle in read(db, *wanted)}
 
     @retried
     def newest(self, server: ServerRef) -> IdleView | None:

@@ -1,4 +1,4 @@
-"""Stops a server on an administrator's word, and keeps why: for its person, and in the audit log."""
+"""Stops a server on somebody's word, and keeps why: for its person, and in the audit log."""
 
 from typing import Protocol
 
@@ -39,18 +39,22 @@ class ServerStopper:
     def stop(self, view: IdleView, *, by: str, reason: str) -> None:
         """Have the hub stop a session's server. Raises HubError; UnknownSession where it runs no more; StoreError.
 
+        Who stops their own tells themselves no reason.
+
         Nothing is stopped without a row in the audit log, so that it is written before; another tells of a failure.
         """
         running = self._hub.find(view.server)
         if running is None or running.session_id not in (None, view.session_id):
             raise UnknownSession(Text("This server does not run any more."))
-        self._record(view, "server.stop", by=by, detail=reason)
-        self._reasons.note_reason(view.session_id, STOPPED_BY_ADMIN + reason)
+        is_own = by == view.server.username
+        self._record(view, "server.stop", by=by, detail=reason or "on request")
+        if not is_own:
+            self._reasons.note_reason(view.session_id, STOPPED_BY_ADMIN + reason)
         try:
             self._hub.stop(view.server)
         except HubError as error:
             self._record(view, "server.stop-failed", by=by, detail=str(error))
-            if isinstance(error, HubRefused):  # without an answer it may still be stopped
+            if isinstance(error, HubRefused) and not is_own:  # without an answer it may still be stopped
                 self._reasons.note_reason(view.session_id, None)
             raise
 

@@ -120,6 +120,7 @@ class Work:
         """Return what the API tells of; None while the service begins."""
         if self._sampling is None:
             return None
+        from nbgpu.store.session_list import SqlSessionList
         from nbgpu.telemetry.server_stopper import ServerStopper
         from nbgpu.wiring.idle import ServiceIdle
         from nbgpu.wiring.images import ServiceImages
@@ -140,6 +141,7 @@ class Work:
             currency=adapters.settings.billing.currency,
             flavors={each.slug: each for each in adapters.settings.flavors},
             idle=ServiceIdle(adapters.database, adapters.settings.idle_site, self._sampling.idle_watch),
+            sessions=SqlSessionList(adapters.database, adapters.idle, adapters.clock),
             pool=self._sampling.pool,
             audit=adapters.audit,
             stopper=ServerStopper(adapters.hub_api, adapters.leases, adapters.audit),

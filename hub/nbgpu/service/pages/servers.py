@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from urllib.parse import urlencode
 
-from nbgpu.core.errors import NotAllowed, NotExtended, UnknownSession
+from nbgpu.core.errors import NotAllowed, NotExtended
 from nbgpu.core.idle_view import IdleView
 from nbgpu.core.reasons import LONGEST as REASON
 from nbgpu.core.statement_form import find_zone
 from nbgpu.core.texts import Text
 from nbgpu.service.pages.base import PageHandler
 from nbgpu.service.pages.rows import STATES, Filter, Row, build_row, select
-from nbgpu.service.sessions import click, may_extend
+from nbgpu.service.session_acts import click, find_running, may_extend
 
 LONGEST = 255  # characters of what is looked for
 
@@ -82,9 +82,7 @@ class ExtendPage(ServersPage):
         self.redirect(f"{self.frame.prefix}servers?{there}", status=HTTPStatus.SEE_OTHER)
 
     def _extend(self, session_id: str) -> IdleView:
-        view = self.idle.find(session_id)
-        if view is None or view.ended_at is not None:
-            raise UnknownSession(Text("This server does not run any more."))
+        view = find_running(self.idle, session_id)
         if not may_extend(self.caller, view):
             raise NotAllowed(Text("This is somebody else's server."))
         return click(self.idle, view, self.caller)
