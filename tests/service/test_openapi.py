@@ -5,6 +5,8 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from nbgpu.service.api import ROUTES
+from nbgpu.service.handler import to_etag
+from nbgpu.service.money_answers import PricesAnswer
 from nbgpu.service.openapi import build_document
 from service.api_site import authorization, make_books, serving
 
@@ -62,6 +64,11 @@ def test_what_is_as_it_was_is_not_sent_again(client, path):
     assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
     other = client.get(path, headers={"If-None-Match": '"another"'})
     assert (other.status_code, other.content) == (200, first.content)
+
+
+def test_the_etag_is_that_of_what_is_answered(client):
+    answer = client.get("prices")
+    assert answer.headers["etag"] == to_etag(PricesAnswer.model_validate_json(answer.content))
 
 
 @pytest.mark.parametrize("path", ["openapi.json", "prices", "pool"])

@@ -95,6 +95,8 @@ def check_may(caller: Caller, may: May) -> None:
 
 def parse_body(model: type[B], body: bytes) -> B:
     """Return what was sent; nothing is an empty object. Raises InvalidOptions: which field is wrong, what it may be."""
+    if b"\\u0000" in body:
+        raise InvalidOptions("The body has a NUL character, which is in no text that can be kept.")
     try:
         return model.model_validate_json(body or b"{}")
     except ValidationError as error:
