@@ -20,9 +20,13 @@ from nbgpu.core.quotas import QuotaPolicy, Scope, Who
 from nbgpu.core.windows import Window, WindowKind
 from nbgpu.service.api import api_routes
 from nbgpu.service.books import Books
+from nbgpu.service.policy_desk import PolicyDesk
+from nbgpu.service.policy_import import CreditDesk
 from nbgpu.store.broadcasts import SqlBroadcasts
 from nbgpu.store.keeping import SqlLimits
+from nbgpu.store.ledger import SqlLedger
 from nbgpu.store.maintenance import SqlMaintenance
+from nbgpu.store.policies import SqlPolicies
 from nbgpu.store.prices import SqlPrices
 from nbgpu.store.statements import SqlStatements
 from service.idle_book import FakeIdleBook, FakeSessionBook, make_view
@@ -85,9 +89,15 @@ def make_books(folder) -> Books:
         make_view("b-1", ServerRef("bob"), policy=None, verdict=None),
         make_view("old", ended_at=NOW - timedelta(minutes=5)),
     )
+    statements = SqlStatements(site.engine)
+    policies = SqlPolicies(site.engine, POLICIES, lambda: NOW)
+    limits = SqlLimits(site.engine, policies, lambda: NOW)
+    ledger = SqlLedger(site.engine, lambda: NOW)
     return site.books(
-        statements=SqlStatements(site.engine),
-        limits=SqlLimits(site.engine, POLICIES, lambda: NOW),
+        statements=statements,
+        limits=limits,
+        policies=PolicyDesk(policies, limits, flavors={"gpu", "cpu"}),
+        credits=CreditDesk(ledger, statements, site.audit, currency="USD", clock=lambda: NOW),
         prices=prices,
         idle=idle,
         sessions=FakeSessionBook(idle),

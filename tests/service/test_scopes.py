@@ -7,8 +7,9 @@ from nbgpu.service.api import ROUTES
 from nbgpu.service.openapi import to_path
 from service.api_site import SCOPES, authorization, make_books, serving
 
-KNOWN = {"session_id": "a-1", "uuid": "GPU-0", "number": "1"}
+KNOWN = {"session_id": "a-1", "uuid": "GPU-0", "number": "1", "name": "x", "kind": "budgets"}
 REASON = {"reason": "a fan"}
+BUDGET = {"amount": "1.00"}
 REPORT = {"kernels": 0, "kernels_busy": 0, "terminals": 0, "terminal_jobs": 0, "person_s_ago": None, "sockets": 0}
 
 EVERYBODY = {"", *SCOPES}
@@ -25,6 +26,19 @@ TABLE = {
     "GET api/v1/budgets?user=ann": (None, ANN),
     "GET api/v1/quotas?user=ann": (None, ANN),
     "GET api/v1/prices": (None, USERS),
+    "POST api/v1/budgets?preview=true": (BUDGET | {"name": "x"}, BILLERS),
+    "GET api/v1/budgets/{name}": (None, BILLERS),
+    "PUT api/v1/budgets/{name}?preview=true": (BUDGET, BILLERS),
+    "DELETE api/v1/budgets/{name}": (None, BILLERS),
+    "POST api/v1/quotas?preview=true": ({"name": "x", "servers": 1}, BILLERS),
+    "GET api/v1/quotas/{name}": (None, BILLERS),
+    "PUT api/v1/quotas/{name}?preview=true": ({"servers": 1}, BILLERS),
+    "DELETE api/v1/quotas/{name}": (None, BILLERS),
+    "POST api/v1/prices?preview=true": ({"sku_id": "cpu:host:on-demand", "price": "1.20"}, BILLERS),
+    "GET api/v1/policies": (None, BILLERS),
+    "GET api/v1/import/{kind}": (None, BILLERS),
+    "POST api/v1/import/{kind}?preview=true": ("name,amount\nx,1.00\n", BILLERS),
+    "POST api/v1/import/credits?preview=true": ("user,amount,reason\nann,1.00,thanks\n", BILLERS),
     "GET api/v1/idle/due": (None, {"culler"}),
     "GET api/v1/audit": (None, OPERATORS),
     "GET api/v1/pool": (None, OPERATORS),
@@ -64,7 +78,8 @@ def client(tmp_path_factory):
 def ask(client, what, who, body=None):
     """Ask as somebody; return the answer."""
     method, path = what.split(" ")
-    return client.request(method, path.format_map(KNOWN), json=body, headers=authorization(who))
+    sent = {"content": body} if isinstance(body, str) else {"json": body}
+    return client.request(method, path.format_map(KNOWN), headers=authorization(who), **sent)
 
 
 def test_the_table_has_each_operation():

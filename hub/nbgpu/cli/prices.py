@@ -9,7 +9,7 @@ from nbgpu.cli.author import find_author
 from nbgpu.cli.lists import open_site, show_time
 from nbgpu.cli.output import JsonOption, print_json, print_table
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
-from nbgpu.core.units import parse_price, render_price
+from nbgpu.core.units import render_price
 
 if TYPE_CHECKING:
     from nbgpu.core.prices import Price
@@ -64,32 +64,13 @@ def set_price(
     config: ConfigOption = None,
 ) -> None:
     """Set a price from now on, or from a time to come; running sessions are charged by it from then on."""
-    from nbgpu.core.errors import InvalidOptions
-    from nbgpu.core.prices import Price
+    from nbgpu.core.price_edits import build_new_price
 
-    site = open_site(data, config)
-    now = datetime.now(UTC)
+    site, now = open_site(data, config), datetime.now(UTC)
     begin = parse_time(since) if since is not None else now
-    if begin < now.replace(microsecond=0):
-        raise InvalidOptions(f"--from {since} is past: what was charged stays. Give a time to come, or a credit.")
-    known = site.prices.sheet().at(sku, int(now.timestamp()))
-    if known is None:
-        raise InvalidOptions(f"There is no SKU “{sku[:80]}”: `nbgpu prices` lists all.")
-    try:
-        micro = parse_price(price)
-    except ValueError as error:
-        raise InvalidOptions(f"The price “{price[:40]}” is not {error}.") from None
-    new = Price(
-        sku_id=sku,
-        effective_from=int(begin.timestamp()),
-        unit=known.unit,
-        list_unit_price=micro,
-        currency=known.currency,
-    )
+    new = build_new_price(site.prices.sheet(), sku, price, begin, now=now)
     site.prices.add([new], author=find_author())
-    detail = f"{render_price(micro)} {known.currency} an hour from {begin.isoformat()}"
-    site.audit.record(actor=find_author(), action="price.set", subject=sku, detail=detail)
-    typer.echo(f"{sku}: {render_price(micro)} {known.currency} an hour from {show_time(begin)}.")
+    typer.echo(f"{sku}: {render_price(new.list_unit_price)} {new.currency} an hour from {show_time(begin)}.")
 
 
 def parse_time(text: str) -> datetime:

@@ -7,26 +7,17 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from nbgpu.core.periods import to_seconds
-from nbgpu.core.plain import plain_account, plain_quota
 from nbgpu.service.audit_api import AUDIT_HANDLERS
 from nbgpu.service.books import Books
 from nbgpu.service.callers import HubAuth
 from nbgpu.service.handler import ApiHandler, NothingHandler
 from nbgpu.service.idle_due import DueHandler
 from nbgpu.service.metrics import MetricsHandler
-from nbgpu.service.money_answers import (
-    BudgetAnswer,
-    BudgetsAnswer,
-    PriceAnswer,
-    PricesAnswer,
-    QuotaAnswer,
-    QuotasAnswer,
-    StatementAnswer,
-)
+from nbgpu.service.money_answers import StatementAnswer
+from nbgpu.service.money_api import MONEY_HANDLERS
 from nbgpu.service.notice_api import NOTICE_HANDLERS
 from nbgpu.service.openapi import DocumentHandler
-from nbgpu.service.operations import Operation, Parameter
+from nbgpu.service.operations import Operation
 from nbgpu.service.pool_api import POOL_HANDLERS
 from nbgpu.service.sessions import SESSION_HANDLERS
 from nbgpu.service.site_api import SITE_HANDLERS
@@ -36,7 +27,6 @@ from nbgpu.service.turns import Turns
 
 AT_ONCE = 3  # statements that are made at one time: each has a thread and a connection of its own
 PATIENCE = 20.0  # seconds that one waits for its turn
-WHOSE = Parameter(name="user", description="Whose; without it one's own, or all for who reads all.")
 
 
 class UsageHandler(ApiHandler):
@@ -63,62 +53,6 @@ class UsageHandler(ApiHandler):
         await answer_statement(self, books, asked, kind=self.text("format") or "json", turn=self.turn)
 
 
-class BudgetsHandler(ApiHandler):
-    """Budgets as they stand: one's own, or all for who reads all."""
-
-    operations: ClassVar[Mapping[str, Operation]] = {
-        "GET": Operation(
-            summary="Budgets as they stand: one's own, or all for who reads all.",
-            answer=BudgetsAnswer,
-            parameters=(WHOSE,),
-            refusals=(404,),
-        )
-    }
-
-    async def get(self) -> None:
-        """Answer with a list."""
-        books, user = self.books, self.whose()
-        if user is None:
-            found = await asyncio.to_thread(books.limits.all_accounts)
-        else:
-            found = await asyncio.to_thread(books.limits.accounts, user, await self.groups_of(user))
-        now = to_seconds(books.clock())
-        budgets = [BudgetAnswer.model_validate(plain_account(account, now)) for account in found]
-        self.answer(BudgetsAnswer(budgets=budgets))
-
-
-class QuotasHandler(ApiHandler):
-    """A person's quotas as they stand."""
-
-    operations: ClassVar[Mapping[str, Operation]] = {
-        "GET": Operation(
-            summary="The limits that hold for a person.", answer=QuotasAnswer, parameters=(WHOSE,), refusals=(404,)
-        )
-    }
-
-    async def get(self) -> None:
-        """Answer with a list."""
-        user = self.whose() or self.caller.name
-        found = await asyncio.to_thread(self.books.limits.quotas, user, await self.groups_of(user))
-        quotas = [QuotaAnswer.model_validate(plain_quota(quota)) for quota in found]
-        self.answer(QuotasAnswer(user=user, quotas=quotas))
-
-
-class PricesHandler(ApiHandler):
-    """What holds now."""
-
-    caching = "private, no-cache"
-    operations: ClassVar[Mapping[str, Operation]] = {
-        "GET": Operation(summary="What an hour of each SKU costs now.", answer=PricesAnswer)
-    }
-
-    async def get(self) -> None:
-        """Answer with a list."""
-        sheet = await asyncio.to_thread(self.books.prices.sheet)
-        found = sheet.current(to_seconds(self.books.clock()))
-        self.answer(PricesAnswer(prices=[PriceAnswer.model_validate(price) for price in found]))
-
-
 class OpenApiHandler(DocumentHandler):
     """The document of all these."""
 
@@ -131,11 +65,9 @@ class OpenApiHandler(DocumentHandler):
 HANDLERS: dict[str, type[ApiHandler]] = {
     "openapi.json": OpenApiHandler,
     "usage": UsageHandler,
-    "budgets": BudgetsHandler,
-    "quotas": QuotasHandler,
-    "prices": PricesHandler,
     "idle/due": DueHandler,
     **AUDIT_HANDLERS,
+    **MONEY_HANDLERS,
     **POOL_HANDLERS,
     **SESSION_HANDLERS,
     **NOTICE_HANDLERS,

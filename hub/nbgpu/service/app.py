@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Any
 
 from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, HTTPError, RequestHandler
 
 from nbgpu.service.api import api_routes
@@ -22,11 +23,23 @@ PREFIX = "/services/nbgpu/"
 ADDRESS = "127.0.0.1"
 LISTEN_AGAIN = 15.0  # seconds
 LONGEST_BODY = 2**16  # bytes of a request; whoever sends more is cut off before it is in memory
+LONGEST_FILE = 5 * 2**20  # of a form with a CSV file of 1 MiB, each letter of which can take three
+TAKE_FILES = ("limits/import", "api/v1/import/")
 
 log = logging.getLogger("nbgpu.service")
 
 Health = Callable[[], dict[str, Any]]
 LoadPages = Callable[[], list[tuple[Any, ...]]]
+
+
+class ServiceApplication(Application):
+    """What the service answers; the body of a request may be longer where files are sent."""
+
+    def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
+        """Find who answers, before any of the body is read."""
+        if any(request.path.startswith(f"{PREFIX}{each}") for each in TAKE_FILES) and request.connection is not None:
+            request.connection.set_max_body_size(LONGEST_FILE)  # type: ignore[attr-defined]  # HTTP/1.1's alone
+        return super().find_handler(request, **kwargs)
 
 
 class HealthHandler(RequestHandler):
@@ -75,7 +88,7 @@ def make_app(
     routes: list[tuple[Any, ...]] = [(rf"{PREFIX}(?:health)?", HealthHandler, {"health": health, "token": token})]
     names = "|".join(each.name for each in (*OWN, *MANAGE))
     pages = [(rf"{PREFIX}(?:(?:{names})(?:/.*)?|oauth_callback)", StartingHandler)]
-    return Application([*routes, *api_routes(PREFIX, find_books, auth), *pages], cookie_secret=cookie_secret)
+    return ServiceApplication([*routes, *api_routes(PREFIX, find_books, auth), *pages], cookie_secret=cookie_secret)
 
 
 async def serve(

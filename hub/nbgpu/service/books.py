@@ -17,11 +17,13 @@ from nbgpu.core.leases import ServerRef
 from nbgpu.core.ledger import Charge
 from nbgpu.core.maintenance import Maintenance
 from nbgpu.core.pool import Pool
-from nbgpu.core.prices import PriceSheet
+from nbgpu.core.prices import Price, PriceSheet
 from nbgpu.core.quotas import Quota
 from nbgpu.core.session_list import Place, SessionPage, SessionQuestion
 from nbgpu.core.statement import Part, Question
 from nbgpu.core.stops import PlannedStop
+from nbgpu.service.policy_desk import PolicyDesk
+from nbgpu.service.policy_import import CreditDesk
 
 if TYPE_CHECKING:
     from nbgpu.images.listing import ListedImage  # with it comes Docker, which takes its time
@@ -69,6 +71,9 @@ class Prices(Protocol):
 
     def sheet(self) -> PriceSheet:
         """Return all prices."""
+
+    def add(self, prices: Iterable[Price], *, author: str) -> None:
+        """Set prices."""
 
 
 class IdleBook(Protocol):
@@ -207,6 +212,8 @@ class Books:
     maintenance: MaintenanceBook | None = None
     images: ImageBook | None = None
     doctor: DoctorBook | None = None
+    policies: PolicyDesk | None = None
+    credits: CreditDesk | None = None
     is_simulated: bool = False  # the driver, of which every page tells
     is_local: bool = False  # servers are processes of this account
     metrics: Callable[[], bytes] | None = None  # for Prometheus, in its text format; may block

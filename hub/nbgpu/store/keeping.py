@@ -1,6 +1,6 @@
 """Keeping the limits of what runs: how long each session may run, when it is stopped, which alerts are due."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import ColumnElement, Engine, func, select, update
 from sqlalchemy.orm import Session
@@ -11,11 +11,13 @@ from nbgpu.core.idle_policy import IdleSite
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.maintenance import WARN, Maintenance
 from nbgpu.core.periods import to_instant, to_seconds
+from nbgpu.core.policy_edits import PolicyEffect
 from nbgpu.core.ports import Clock
 from nbgpu.core.quotas import Quota, describe_quota, limits_of
 from nbgpu.core.stops import Kept, PlannedStop, Stop, plan_stop
 from nbgpu.store.book import Book, paid_with
 from nbgpu.store.clock import utc_now
+from nbgpu.store.effects import find_effect
 from nbgpu.store.idle_rows import read_due, read_moves, read_stops
 from nbgpu.store.limits import Allowance, authorize_running
 from nbgpu.store.maintenance import read_maintenance
@@ -150,6 +152,14 @@ class SqlLimits:
             freeze(db)
             book = self._open_book(db)
             return tuple(book.account(*each) for each in self._owners(db, book, everybody=True))
+
+    @retried
+    def effect(self, after: Policies, names: Collection[str]) -> PolicyEffect:
+        """Return what other policies would do to what runs now; `names` are of the budgets that are new or changed."""
+        with unit_of_work(self._engine, reads_only=True) as db:
+            freeze(db)
+            before = current_policies(db, self._policies)
+            return find_effect(db, (before, after), names, to_seconds(self._clock()))
 
     @retried
     def alerts(self, *, unsent: bool = False) -> tuple[Alert, ...]:

@@ -57,7 +57,14 @@ class SqlLedger:
                 return post_in(db, batch, to_seconds(self._clock()))
         except IntegrityError:  # some are there already, which is rare: only then is looked for them
             with unit_of_work(self._engine) as db:
+                lock_ledger(db)
                 return post_in(db, _without_known(db, batch), to_seconds(self._clock()))
+
+    @retried
+    def find_new(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
+        """Return those whose key is not there yet."""
+        with unit_of_work(self._engine, reads_only=True) as db:
+            return tuple(_without_known(db, list(charges)))
 
     @retried
     def charges(self, *, session_id: str | None = None) -> tuple[Charge, ...]:
@@ -143,7 +150,6 @@ def _insert_statement(db: Session) -> str:
 
 
 def _without_known(db: Session, batch: Sequence[Charge]) -> list[Charge]:
-    lock_ledger(db)
     known: set[str] = set()
     for part in batches(charge.charge_key for charge in batch):
         known.update(db.scalars(select(ChargeRow.charge_key).where(ChargeRow.charge_key.in_(part))))

@@ -114,7 +114,7 @@ def _explain_changed(row: PolicyRow | None, change: PolicyChange, zone: tzinfo) 
         return ChangedMeanwhile(Text("“%(name)s” is not there any more: look again.", name=change.name))
     return ChangedMeanwhile(
         Text(
-            "“%(name)s” was changed meanwhile by %(who)s at %(time)s: look again. What you typed is still here.",
+            "“%(name)s” was changed meanwhile by %(who)s at %(time)s: look again.",
             name=change.name,
             who=row.author,
             time=row.changed_at.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z"),

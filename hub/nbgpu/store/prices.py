@@ -8,7 +8,9 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from nbgpu.core.ports import Clock
+from nbgpu.core.price_edits import describe_price
 from nbgpu.core.prices import ALWAYS, Price, PriceSheet
+from nbgpu.store.audit import audit_row
 from nbgpu.store.clock import utc_now
 from nbgpu.store.schema import PriceRow
 from nbgpu.store.work import retried, unit_of_work
@@ -60,9 +62,13 @@ class SqlPrices:
             return tuple(new)
 
     def add(self, prices: Iterable[Price], *, author: str) -> None:
-        """Set prices on an admin's authority."""
+        """Set prices on an admin's authority, each with its row in the audit log."""
+        now = self._clock()
         with unit_of_work(self._engine) as db:
-            db.add_all([self._to_row(price, ADMIN, author) for price in prices])
+            for price in prices:
+                db.add(self._to_row(price, ADMIN, author))
+                detail = describe_price(price)
+                db.add(audit_row(now, actor=author, action="price.set", subject=price.sku_id, detail=detail))
 
     def _to_row(self, price: Price, source: str, author: str) -> PriceRow:
         values = {name: getattr(price, name) for name in _FIELDS}

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from nbgpu.core.ledger import Charge, ChargeCategory
 from nbgpu.core.periods import HOUR, Period
 from nbgpu.core.statement import Amounts, Dimension, Part, Question, merge, split_charge
-from nbgpu.store.ledger import FIELDS
+from nbgpu.store.ledger import FIELDS, batches
 from nbgpu.store.metering import accrued_in
 from nbgpu.store.schema import ChargeRow, SessionRow
 from nbgpu.store.usage_schema import UsageHourRow
@@ -88,6 +88,17 @@ class SqlStatements:
                 db.scalar(select(column).where(column == username).limit(1)) is not None
                 for column in (SessionRow.username, ChargeRow.username)
             )
+
+    @retried
+    def find_unknown(self, usernames: Iterable[str]) -> frozenset[str]:
+        """Return those of many that `knows` does not know."""
+        asked = frozenset(usernames)
+        found: set[str] = set()
+        with unit_of_work(self._engine, reads_only=True) as db:
+            for part in batches(asked):
+                for column in (SessionRow.username, ChargeRow.username):
+                    found.update(db.scalars(select(column).where(column.in_(part)).distinct()))
+        return asked - found
 
 
 def _posted(db: Session, question: Question) -> Iterator[Part]:

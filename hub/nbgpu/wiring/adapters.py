@@ -22,7 +22,10 @@ from nbgpu.nvml.open import Mode
 from nbgpu.nvml.simulator.process_view import show_devices
 from nbgpu.nvml.simulator.state import SimulatedDriver
 from nbgpu.service.app import ADDRESS
+from nbgpu.service.policy_desk import PolicyDesk
+from nbgpu.service.policy_import import CreditDesk
 from nbgpu.settings import Settings
+from nbgpu.settings.edits import describe_file
 from nbgpu.spawner.desk import Desk, ImageShelf
 from nbgpu.spawner.device_access import DeviceAccess, SimulatedAccess, ToolkitAccess
 from nbgpu.spawner.docker_calls import LateClient
@@ -103,6 +106,19 @@ class Adapters:
     def policies(self) -> SqlPolicies:
         """Quotas and budgets, of nbgpu.toml and of the database."""
         return SqlPolicies(self.database, self.settings.policies)
+
+    @cached_property
+    def policy_desk(self) -> PolicyDesk:
+        """Where quotas and budgets are changed."""
+        settings = self.settings
+        file, flavors = describe_file(settings.budget, settings.quota), {each.slug for each in settings.flavor}
+        return PolicyDesk(self.policies, self.limits, file=file, flavors=flavors)
+
+    @cached_property
+    def credit_desk(self) -> CreditDesk:
+        """Where credits are given by the file."""
+        currency = self.settings.billing.currency
+        return CreditDesk(self.ledger, self.statements, self.audit, currency=currency, clock=self.clock)
 
     @cached_property
     def homes(self) -> SqlHomes:

@@ -63,6 +63,11 @@ def ensure_service_port(deployment: Deployment) -> int:
     return service_port(deployment)
 
 
+def find_address(deployment: Deployment) -> str | None:
+    """Return where the service answers on this machine, like "http://127.0.0.1:20000/services/nbgpu/"; None: never."""
+    return f"http://{ADDRESS}:{service_port(deployment)}{PREFIX}" if _port_file(deployment).exists() else None
+
+
 def read_health(deployment: Deployment) -> dict[str, Any] | None:
     """Return what the running service says of itself; None when none answers."""
     if not _port_file(deployment).exists():
@@ -135,6 +140,8 @@ class Work:
             maintenance=adapters.maintenance,
             images=ServiceImages(adapters),
             doctor=self._doctor,
+            policies=adapters.policy_desk,
+            credits=adapters.credit_desk,
             clock=adapters.clock,
             timezone=adapters.settings.billing.timezone,
             account_id=adapters.deployment.prefix,
