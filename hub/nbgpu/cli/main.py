@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nbgpu.cli import db, gpus, idle, images, prices, usage
+from nbgpu.cli import db, gpus, idle, images, prices, sessions, usage
 from nbgpu.cli.doctor import doctor
 from nbgpu.cli.homes import homes
 from nbgpu.cli.lists import flavors, leases
@@ -54,6 +54,7 @@ app.add_typer(db.app, name="db")
 app.add_typer(prices.app, name="prices")
 app.add_typer(usage.app, name="usage")
 app.add_typer(idle.app, name="idle")
+app.add_typer(sessions.app, name="sessions")
 app.add_typer(notices_app, name="notices")
 app.add_typer(maintenance_app, name="maintenance")
 

@@ -6,7 +6,6 @@ from typing import Self, TypeVar
 from urllib.parse import quote
 
 from nbgpu.client.connection import Connection
-from nbgpu.client.pages import SessionPage
 from nbgpu.service.audit_answers import AuditAnswer, AuditRowAnswer
 from nbgpu.service.money_answers import (
     BudgetAnswer,
@@ -18,10 +17,10 @@ from nbgpu.service.money_answers import (
     StatementAnswer,
 )
 from nbgpu.service.pool_answers import DeviceAnswer, PoolAnswer
-from nbgpu.service.session_answers import ListedSession, SessionAnswer
+from nbgpu.service.session_answers import ListedSession, SessionAnswer, SessionsAnswer
 
 TIMEOUT = 30.0  # seconds
-P = TypeVar("P", AuditAnswer, SessionPage)
+P = TypeVar("P", AuditAnswer, SessionsAnswer)
 
 
 class Client:
@@ -49,13 +48,19 @@ class Client:
         *,
         state: str = "running",
         user: str | None = None,
+        group: str | None = None,
         flavor: str | None = None,
         search: str | None = None,
+        first: str | None = None,
+        last: str | None = None,
         sort: str | None = None,
     ) -> Iterator[ListedSession]:
-        """Yield sessions that are running, ended or all, a page at a time."""
-        wanted = {"state": state, "user": user, "flavor": flavor, "q": search, "sort": sort}
-        for found in _follow(lambda cursor: self._service.get(SessionPage, "sessions", {**wanted, "cursor": cursor})):
+        """Yield sessions that are running, ended or all, a page at a time; `first` and `last` are days."""
+        wanted = {"state": state, "user": user, "group": group, "flavor": flavor, "q": search, "sort": sort}
+        wanted |= {"from": first, "to": last}
+        for found in _follow(
+            lambda cursor: self._service.get(SessionsAnswer, "sessions", {**wanted, "cursor": cursor})
+        ):
             yield from found.sessions
 
     def session(self, session_id: str) -> SessionAnswer:
@@ -67,9 +72,9 @@ class Client:
         body = {} if seconds is None else {"seconds": seconds}
         return self._service.post(SessionAnswer, f"sessions/{_part(session_id)}/extend", body)
 
-    def extend_time_limit(self, session_id: str, seconds: int) -> None:
+    def extend_time_limit(self, session_id: str, seconds: int) -> SessionAnswer:
         """Let one run so much longer than its time limit."""
-        self._service.tell(f"sessions/{_part(session_id)}/limit", {"seconds": seconds})
+        return self._service.post(SessionAnswer, f"sessions/{_part(session_id)}/limit", {"seconds": seconds})
 
     def stop(self, session_id: str, reason: str) -> None:
         """Have one stopped; its person reads the reason."""
