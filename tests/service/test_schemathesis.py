@@ -16,7 +16,7 @@ SCHEMA = schemathesis.openapi.from_dict(build_document("", ROUTES.items()), conf
 # An empty parameter is as good as none here, and what a schema can't say (a day, a reason, a zone) is refused with 400.
 OWN_TESTS = [negative_data_rejection, positive_data_acceptance]
 PEOPLE = ("ann", "ann/", "operator", "admin")
-KNOWN = {"session_id": "a-1", "uuid": "GPU-0", "number": "1"}
+KNOWN = {"session_id": "a-1", "uuid": "GPU-0", "number": "1", "name": "own", "kind": "budgets"}
 ENOUGH = settings(
     max_examples=25,
     derandomize=True,

@@ -16,6 +16,7 @@ from nbgpu.service.operations import May, Operation
 JSON = "application/json"
 _REFERENCE = "#/components/schemas/{model}"
 _ALWAYS = (400, 401, 403, 503)
+_PART = re.compile(r"\(\?P<(\w+)>([^)]*)\)")  # of a route's pattern
 _PROBLEM = {
     "type": "object",
     "description": "A problem detail (RFC 9457).",
@@ -62,7 +63,7 @@ class DocumentHandler(ApiHandler):
 
 def to_path(pattern: str) -> str:
     """Return a route's pattern as documents write it: with its parameters in braces."""
-    return "/" + re.sub(r"\(\?P<(\w+)>[^)]*\)", r"{\1}", pattern)
+    return "/" + _PART.sub(r"{\1}", pattern)
 
 
 @cache
@@ -111,25 +112,32 @@ def _name(method: str, pattern: str) -> str:
 
 
 def _build_path(pattern: str, handler: type[ApiHandler], names: Mapping[Any, Any]) -> dict[str, Any]:
+    parts = _PART.findall(pattern)
     found: dict[str, Any] = {
-        method.lower(): {"operationId": _name(method, pattern), **_build_operation(operation, names)}
+        method.lower(): {
+            "operationId": _name(method, pattern),
+            **_build_operation(operation, names, always=(HTTPStatus.NOT_FOUND,) if parts else ()),
+        }
         for method, operation in handler.operations.items()
     }
-    parts = re.findall(r"\(\?P<(\w+)>", pattern)
     if parts:
-        schema = {"type": "string", "minLength": 1}
-        found["parameters"] = [{"name": name, "in": "path", "required": True, "schema": schema} for name in parts]
+        found["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": f"^(?:{allowed})$"}}
+            for name, allowed in parts
+        ]
     return found
 
 
-def _build_operation(operation: Operation, names: Mapping[Any, Any]) -> dict[str, Any]:
-    always = _ALWAYS if operation.may is not May.ANYBODY else (400,)
+def _build_operation(
+    operation: Operation, names: Mapping[Any, Any], *, always: tuple[HTTPStatus, ...]
+) -> dict[str, Any]:
+    refusals = {*(_ALWAYS if operation.may is not May.ANYBODY else (400,)), *always, *operation.refusals}
     built: dict[str, Any] = {
         "summary": operation.summary,
         "description": f"For: {_WHO[operation.may]}",
         "responses": {
             str(operation.status): _build_answer(operation, names),
-            **{str(code): _refusal(code) for code in sorted({*always, *operation.refusals})},
+            **{str(int(code)): _refusal(code) for code in sorted(refusals)},
         },
     }
     if operation.may is May.ANYBODY:
@@ -139,6 +147,8 @@ def _build_operation(operation: Operation, names: Mapping[Any, Any]) -> dict[str
             {"name": each.name, "in": "query", "description": each.description, "schema": dict(each.schema)}
             for each in operation.parameters
         ]
+    if operation.upload is not None:
+        built["requestBody"] = {"required": True, "content": {operation.upload: {"schema": {"type": "string"}}}}
     if operation.body is not None:
         schema = names[operation.body, "validation"]
         built["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}

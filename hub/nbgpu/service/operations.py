@@ -43,6 +43,7 @@ class Operation:
     may: May = May.OWN
     parameters: tuple[Parameter, ...] = ()
     body: type[BaseModel] | None = None
+    upload: str | None = None  # instead of a body: the media type of a file, which the handler reads
     status: int = 200
     refusals: tuple[int, ...] = ()  # beside 400, 401, 403, 405 and 503, which all have
     media: tuple[str, ...] = ("application/json",)

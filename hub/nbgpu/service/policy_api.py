@@ -160,6 +160,7 @@ class ImportHandler(PolicyHandler):
             answer=ChangeAnswer,
             may=May.BILL,
             parameters=(PREVIEW,),
+            upload="text/csv",
             refusals=(HTTPStatus.CONFLICT,),
         ),
     }
@@ -192,6 +193,7 @@ class CreditsHandler(PolicyHandler):
                 PREVIEW,
                 Parameter(name="new", description="“true”: to people who never had a server, too.", schema=FLAG),
             ),
+            upload="text/csv",
         )
     }
 
