@@ -43,6 +43,7 @@ OWN = (
     Entry("usage", mark("Usage")),
 )
 MANAGE = (
+    Entry("sessions", mark("Sessions"), operates),
     Entry("pool", mark("GPUs"), operates),
     Entry("alerts", mark("Alerts"), reads_all),
     Entry("notices", mark("Notices"), operates),

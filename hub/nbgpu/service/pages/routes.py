@@ -13,6 +13,7 @@ from nbgpu.service.pages.notices import notice_routes
 from nbgpu.service.pages.pool import pool_routes
 from nbgpu.service.pages.pool_stop import StopPage
 from nbgpu.service.pages.servers import ExtendPage, ServersPage
+from nbgpu.service.pages.session_plans import session_routes
 from nbgpu.service.pages.site import site_routes
 from nbgpu.service.pages.usage import usage_routes
 from nbgpu.service.turns import Turns
@@ -30,6 +31,7 @@ def page_routes(
         (rf"{prefix}servers/extend", ExtendPage, parts),
         *usage_routes(prefix, parts, turns),
         (rf"{prefix}servers/stop", StopPage, parts),
+        *session_routes(prefix, parts),
         *pool_routes(prefix, parts),
         *audit_routes(prefix, parts),
         *notice_routes(prefix, parts),

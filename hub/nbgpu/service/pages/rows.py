@@ -85,7 +85,7 @@ def build_row(view: IdleView, flavor: Flavor | None, zone: tzinfo, *, viewer: st
         flavor=flavor.display_name if flavor is not None else view.flavor,
         devices=len(view.devices),
         since=view.started_at,
-        state=_find_state(view),
+        state=find_state(view),
         idle_since=to_instant(forecast.since) if forecast is not None else None,
         stops_at=to_instant(stops_at) if stops_at is not None else None,
         why=why_it_stops(view.stop.cause) if view.stop is not None else None,
@@ -106,7 +106,8 @@ def select(rows: Iterable[Row], wanted: Filter) -> tuple[Sequence[Row], int]:
     return found[:MOST], len(found)
 
 
-def _find_state(view: IdleView) -> str:
+def find_state(view: IdleView) -> str:
+    """Return what a running session is found to be, one of STATES."""
     if view.policy is None:
         return NO_RULE
     return view.verdict.state.value if view.verdict is not None else State.UNKNOWN.value
