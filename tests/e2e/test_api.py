@@ -2,11 +2,13 @@
 
 import csv
 import io
+import json
 
 import httpx
 import pytest
 
 from e2e.running import until
+from nbgpu.client import Client, ServiceRefused
 
 pytestmark = pytest.mark.docker
 
@@ -106,3 +108,20 @@ def test_without_a_token_nothing_is_told(shared_hub, ask):
 def test_a_token_for_something_else_reads_nothing(shared_hub, used, ask):
     made = shared_hub.api.post("/users/api-ann/tokens", json={"scopes": ["read:users!user"]}).raise_for_status()
     assert ask("usage", made.json()["token"]).status_code == 403
+
+
+def test_the_command_lists_and_stops_servers_through_the_service(shared_hub, used):
+    shared_hub.started(used[0], profile="cpu")
+    found = json.loads(shared_hub.command("sessions", "--user", used[0], "--json"))
+    assert [(each["user"], each["flavor"]["slug"], each["ended_at"]) for each in found] == [(used[0], "cpu", None)]
+    said = shared_hub.command("sessions", "stop", used[0], "--reason", "a fan")
+    assert said.strip() == f"{used[0]} is being stopped."
+    until(lambda: shared_hub.server(used[0]) is None)
+    ended = json.loads(
+        shared_hub.command("sessions", "--user", used[0], "--state", "ended", "--sort=-started", "--json")
+    )
+    assert ended[0]["session_id"] == found[0]["session_id"]
+    with Client(f"{shared_hub.url}/services/nbgpu", shared_hub.token(used[1]), direct=True) as bob:
+        assert {each.user for each in bob.sessions(state="all")} == {used[1]}
+        with pytest.raises(ServiceRefused, match="may not read of that session"):
+            bob.session(found[0]["session_id"])
