@@ -89,5 +89,10 @@ class PriceSheet:
         found = (self.at(sku, instant) for sku in sorted(self._by_sku))
         return tuple(price for price in found if price is not None)
 
+    def coming(self, instant: int) -> tuple[Price, ...]:
+        """Return what holds from a later instant on, by that."""
+        found = [each for prices in self._by_sku.values() for each in prices if each.effective_from > instant]
+        return tuple(sorted(found, key=lambda each: (each.effective_from, each.sku_id)))
+
     def __len__(self) -> int:
         return sum(map(len, self._by_sku.values()))

@@ -41,10 +41,12 @@ class Entry:
 OWN = (
     Entry("servers", mark("Servers")),
     Entry("usage", mark("Usage")),
+    Entry("prices", mark("Prices")),
 )
 MANAGE = (
     Entry("sessions", mark("Sessions"), operates),
     Entry("pool", mark("GPUs"), operates),
+    Entry("limits", mark("Limits"), bills),
     Entry("alerts", mark("Alerts"), reads_all),
     Entry("notices", mark("Notices"), operates),
     Entry("audit", mark("Audit log"), operates),

@@ -8,10 +8,12 @@ from jupyterhub.services.auth import HubOAuth
 from nbgpu.service.books import Books
 from nbgpu.service.pages.audit import audit_routes
 from nbgpu.service.pages.base import CallbackHandler, FileHandler, Frame
+from nbgpu.service.pages.limits import limit_routes
 from nbgpu.service.pages.look import SHARED, SHARED_FILES, STATIC
 from nbgpu.service.pages.notices import notice_routes
 from nbgpu.service.pages.pool import pool_routes
 from nbgpu.service.pages.pool_stop import StopPage
+from nbgpu.service.pages.prices import price_routes
 from nbgpu.service.pages.servers import ExtendPage, ServersPage
 from nbgpu.service.pages.session_plans import session_routes
 from nbgpu.service.pages.site import site_routes
@@ -36,6 +38,8 @@ def page_routes(
         *audit_routes(prefix, parts),
         *notice_routes(prefix, parts),
         *site_routes(prefix, parts),
+        *limit_routes(prefix, parts),
+        *price_routes(prefix, parts),
         (rf"{prefix}oauth_callback", CallbackHandler, parts),
         (rf"{prefix}static/({SHARED_FILES})", FileHandler, {"path": str(SHARED)}),
         (rf"{prefix}static/(.*)", FileHandler, {"path": str(STATIC)}),
