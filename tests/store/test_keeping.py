@@ -233,3 +233,6 @@ def test_of_many_people_it_reads_what_it_reads_of_each(open_store, start, clock,
         found = limits.purses(some)
         assert found == {each: (limits.accounts(*each), limits.quotas(*each)) for each in some}
         assert all(bool(accounts) == bool(quotas) == limited for accounts, quotas in found.values())
+    each = {account for person in people for account in limits.accounts(*person)}
+    assert {*limits.all_accounts()} == each
+    assert (len(each), sum(account.spent > 0 for account in each)) == ((9, 9) if limited else (0, 0))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from sqlalchemy import ColumnElement, func, or_, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import InstrumentedAttribute, Session, selectinload
 
 from nbgpu.core.authorize import Policies, Standing
 from nbgpu.core.budgets import Account, Budget, find_budgets, in_force
@@ -34,6 +34,7 @@ class Book:
         self.policies = policies
         self._only = only
         self._sums: dict[tuple[str, str], int] = {}
+        self._posted_by_owner: dict[str, dict[str, int]] = {}  # by budget; of those that were read for all
         self.now = now
 
     @cached_property
@@ -164,7 +165,7 @@ class Book:
                 if period.start <= each.charge_period_start < period.end
                 and each.billing_currency == self.policies.currency
             )
-            self._sums[key] = self._posted(budget, owner, period) + fresh
+            self._sums[key] = self._posted(budget, owner) + fresh
         return self._sums[key]
 
     @cached_property
@@ -175,15 +176,27 @@ class Book:
                 found[payer].append(charge)
         return found
 
-    def _posted(self, budget: Budget, owner: str, period: Period) -> int:
-        column = ChargeRow.billing_group if budget.is_pool else ChargeRow.username
-        query = select(func.coalesce(func.sum(ChargeRow.billed_cost), 0)).where(
-            column == owner,
+    def read_posted(self) -> None:
+        """Read what all owners have spent, with one query a budget: for who asks for all accounts."""
+        for budget in self.policies.budgets:
+            column = _payer_column(budget)
+            query = select(column, func.sum(ChargeRow.billed_cost)).where(*self._counted(budget)).group_by(column)
+            self._posted_by_owner[budget.name] = {owner: int(spent) for owner, spent in self._db.execute(query)}
+
+    def _posted(self, budget: Budget, owner: str) -> int:
+        if budget.name in self._posted_by_owner:
+            return self._posted_by_owner[budget.name].get(owner, 0)
+        query = select(func.coalesce(func.sum(ChargeRow.billed_cost), 0))
+        return int(self._db.scalar(query.where(_payer_column(budget) == owner, *self._counted(budget))) or 0)
+
+    def _counted(self, budget: Budget) -> tuple[ColumnElement[bool], ...]:
+        """Which lines of the ledger count for a budget now."""
+        period = budget.window.period(self.now, self.policies.zone)
+        return (
             ChargeRow.charge_period_start >= period.start,
             ChargeRow.charge_period_start < period.end,
             ChargeRow.billing_currency == self.policies.currency,
         )
-        return int(self._db.scalar(query) or 0)
 
     def tenures(self, username: str) -> tuple[Tenure, ...]:
         """Return a person's sessions as far back as any quota counts; nothing where there is no quota."""
@@ -229,6 +242,10 @@ class Book:
             if policy.gpu_seconds is not None and policy.window is not None
         ]
         return _read_settled(self._db, min(starts), whose) if starts else ()
+
+
+def _payer_column(budget: Budget) -> InstrumentedAttribute[str]:
+    return ChargeRow.billing_group if budget.is_pool else ChargeRow.username
 
 
 def count_held(row: SessionRow) -> int:

@@ -151,6 +151,7 @@ class SqlLimits:
         with unit_of_work(self._engine, reads_only=True) as db:
             freeze(db)
             book = self._open_book(db)
+            book.read_posted()
             return tuple(book.account(*each) for each in self._owners(db, book, everybody=True))
 
     @retried
