@@ -14,8 +14,9 @@ from nbgpu.cli import db, gpus, idle, images, prices, sessions, usage
 from nbgpu.cli.doctor import doctor
 from nbgpu.cli.homes import homes
 from nbgpu.cli.lists import flavors, leases
-from nbgpu.cli.money import budgets, credit, quotas
+from nbgpu.cli.money import credit
 from nbgpu.cli.notices import maintenance_app, notices_app
+from nbgpu.cli.policies import budgets_app, credits_app, quotas_app
 from nbgpu.cli.repairs import audit, reconcile
 from nbgpu.cli.run import run
 from nbgpu.cli.setup import down, purge, setup
@@ -46,7 +47,7 @@ def _nbgpu(
     """Run and look after a managed GPU notebook platform."""
 
 
-for command in (run, setup, down, purge, flavors, leases, reconcile, audit, homes, doctor, budgets, quotas, credit):
+for command in (run, setup, down, purge, flavors, leases, reconcile, audit, homes, doctor, credit):
     app.command()(command)
 app.add_typer(gpus.app, name="gpus")
 app.add_typer(images.app, name="images")
@@ -55,6 +56,9 @@ app.add_typer(prices.app, name="prices")
 app.add_typer(usage.app, name="usage")
 app.add_typer(idle.app, name="idle")
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(budgets_app, name="budgets")
+app.add_typer(quotas_app, name="quotas")
+app.add_typer(credits_app, name="credits")
 app.add_typer(notices_app, name="notices")
 app.add_typer(maintenance_app, name="maintenance")
 
