@@ -159,6 +159,18 @@ def test_a_person_sees_their_own_and_a_group_its_own(engine, statements, session
     assert everybody[2].amounts.busy_ms == 900_001
 
 
+@pytest.mark.parametrize("zone", [UTC, ZoneInfo("Asia/Kathmandu"), ZoneInfo("Australia/Lord_Howe")], ids=str)
+def test_what_one_is_told_by_day_is_their_part_of_what_is_told_of_all(engine, statements, sessions, zone):
+    for number, session in enumerate(sessions):
+        add_busy(engine, session, *(START.replace(minute=0) + timedelta(hours=each) for each in range(number, 60, 3)))
+    dimensions = [Dimension.DAY, Dimension.USER, Dimension.FLAVOR]
+    everybody = statements.read(ask(dimensions, FIRST, LAST, zone), NOW)
+    for user in ("ann", "bob", "=cy"):
+        found = statements.read(ask(dimensions, FIRST, LAST, zone, username=user), NOW)
+        assert found == tuple(line for line in everybody if line.key[1] == user)
+    assert len({line.key[0] for line in everybody if line.amounts.busy_ms}) > 1
+
+
 def test_busy_and_leased_stand_side_by_side_and_what_nobody_sampled_is_not_zero(engine, statements, sessions):
     hour = START.replace(minute=0)
     add_busy(engine, sessions[0], hour, hour + timedelta(hours=1))

@@ -59,7 +59,7 @@ class SqlStatements:
                     *_posted(db, question),
                     *_straddling(db, question),
                     *_accrued(accrued_in(db, now), question),
-                    *_busy(db, question),
+                    *(_busy if question.username is None else _busy_of_one)(db, question),
                 ]
             )
 
@@ -161,6 +161,30 @@ def _busy(db: Session, question: Question) -> Iterator[Part]:
                 found = question.find_bucket(instant)
                 if found is not None:
                     yield Part(question.key(values, found), "", Amounts(busy_ms=int(part)))
+
+
+def _busy_of_one(db: Session, question: Question) -> Iterator[Part]:
+    """Yield the same of one user: all their hours are read at once. By the bucket it is nine times as long for a year.
+
+    Hours are divided by the session, as the query of many does it.
+    """
+    fields, period = _fields(question, _USAGE), question.period
+    query = (
+        select(UsageHourRow.starts_at, func.sum(UsageHourRow.busy_ms), *fields)
+        .join(SessionRow, SessionRow.session_id == UsageHourRow.session_id)
+        .where(*_whose(question, _USAGE), SessionRow.billable, UsageHourRow.device_uuid != "")
+        .where(UsageHourRow.starts_at > period.start - HOUR, UsageHourRow.starts_at < period.end)
+        .where(UsageHourRow.busy_ms.is_not(None))
+        .group_by(UsageHourRow.starts_at, UsageHourRow.session_id, *fields)
+    )
+    edges = {edge // HOUR * HOUR: edge for edge in _divided_hours(question)}
+    for hour, total, *values in db.execute(query):
+        whole, edge = int(total), edges.get(hour, hour)
+        before = whole * (edge - hour) // HOUR
+        for instant, part in [(edge - 1, before)] * (edge > hour) + [(edge, whole - before)]:
+            found = question.find_bucket(instant)
+            if found is not None:
+                yield Part(question.key(values, found), "", Amounts(busy_ms=part))
 
 
 def _busy_query(question: Question) -> Select[Any]:
