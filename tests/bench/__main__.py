@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench import boot, charges, culling, hub_load, idle, panel, pool, sampler, starts, statements, usage_page
+from bench import api, boot, charges, culling, hub_load, idle, panel, pool, sampler, starts, statements, usage_page
 from bench.figures import Benchmark, Figure
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "panel": panel.measure_panel,
     "pages.pool": pool.measure_pool,
     "pages.users": usage_page.measure_usage_page,
+    "api.sessions": api.measure_api,
     "cull": culling.measure_culling,
     "idle": idle.measure_idle,
 }

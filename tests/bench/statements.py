@@ -108,7 +108,7 @@ def _month(month: int, users: int, hours_each: int) -> Iterator[Charge]:
 
 
 def _charge(month: int, hour: int, user: int, resource: str) -> Charge:
-    session = f"{month:+04}{user:06}-0000-4000-8000-{hour // 12:012}"
+    session = f"{month:+03}{user:05}-0000-4000-8000-{hour // 12:012}"
     start, sku = MARCH + (month * HOURS + hour) * HOUR, "gpu" if resource else "host"
     return Charge(
         charge_key=f"{session}|{sku}|{start}",
