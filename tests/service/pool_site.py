@@ -12,6 +12,8 @@ from nbgpu.core.leases import Lease, ServerRef
 from nbgpu.core.menu import Choice
 from nbgpu.service.books import Books
 from nbgpu.store import SqlAuditLog, SqlLeaseStore, open_database
+from nbgpu.store.keeping import SqlLimits
+from nbgpu.store.limits import Policies
 from nbgpu.store.quarantine import SqlQuarantines
 from nbgpu.telemetry.device_keeper import DeviceKeeper
 from nbgpu.wiring.pool import ServicePool
@@ -84,7 +86,8 @@ class PoolSite:
 
     def books(self, **more) -> Books:
         """Return what the pages tell of."""
-        parts = {"statements": None, "limits": None, "prices": None, "clock": lambda: NOW, "timezone": "UTC"}
+        limits = SqlLimits(self.engine, Policies(), lambda: NOW)
+        parts = {"statements": None, "limits": limits, "prices": None, "clock": lambda: NOW, "timezone": "UTC"}
         parts |= {"account_id": "nbgpu", "pool": self.pool, "audit": self.audit}
         return Books(**(parts | more))
 

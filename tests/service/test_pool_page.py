@@ -73,7 +73,8 @@ async def test_an_operator_need_not_be_an_administrator(site, path):
 
 async def test_who_is_no_administrator_changes_nothing(site):
     view = make_view("s-1", ServerRef("bob"))
-    async with browsing(site.books(idle=FakeIdleBook(view)), "ann") as client:
+    stopper = ServerStopper(StoppingHub("any"), site.leases, site.audit)
+    async with browsing(site.books(idle=FakeIdleBook(view), stopper=stopper), "ann") as client:
         await client.get("servers")
         token = client.cookies["_xsrf"]
         answers = [
@@ -244,6 +245,22 @@ async def test_an_administrator_stops_a_server_and_its_person_reads_why(site):
     site.leases.release(lease.session_id, "stopped")
     ended = site.leases.find(lease.session_id)
     assert str(explain_end(ended.release_reason).why) == "An administrator has stopped it: It mines coins."
+
+
+async def test_people_stop_their_own_servers_and_need_no_reason(site):
+    hub = StoppingHub("any")
+    lease, books = stopping(site, hub)
+    async with browsing(books, "bob") as client:
+        page = parse(await client.get("servers"))
+        assert page.select_one("[name=reason]") is None
+        assert "Cost so far" in page.select_one(".nbgpu-server").text
+        answer = await stop(client, "")
+        page = parse(await client.get(answer.headers["location"].removeprefix(PREFIX)))
+    assert (hub.stopped, page.select_one("[role=status]").text.strip()) == ([ServerRef("bob")], "The hub stops bob.")
+    (row,) = site.audit.latest()
+    assert (row.actor, row.action, row.detail) == ("bob", "server.stop", f"on request ({lease.session_id})")
+    site.leases.release(lease.session_id, "stopped")
+    assert site.leases.find(lease.session_id).release_reason == "stopped"
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,16 @@ from nbgpu.core.idle_view import IdleView
 from nbgpu.core.reasons import LONGEST as REASON
 from nbgpu.core.statement_form import find_zone
 from nbgpu.core.texts import Text
+from nbgpu.core.units import render_money
 from nbgpu.service.pages.base import PageHandler
 from nbgpu.service.pages.rows import STATES, Filter, Row, build_row, select
-from nbgpu.service.session_acts import click, find_running, may_extend
+from nbgpu.service.session_acts import click, find_running, may_extend, may_stop
 
 LONGEST = 255  # characters of what is looked for
 
 
 class ServersPage(PageHandler):
-    """One's own running servers; all for administrators, with a filter."""
+    """One's own running servers; all for who reads all, with a filter."""
 
     async def get(self) -> None:
         """Show them."""
@@ -33,19 +34,28 @@ class ServersPage(PageHandler):
         """Answer with the page; `done` and `stopped` are sessions that were, `problem` is why one was not."""
         rows = await asyncio.to_thread(self._read)
         shown, found = select(rows, wanted)
+        costs = await asyncio.to_thread(self.books.limits.costs, [row.session_id for row in shown])
         extended = next((row for row in rows if row.session_id == done and row.extended_until is not None), None)
         self.show(
             "servers.html",
             rows=shown,
+            costs=costs,
+            currency=self.books.currency,
+            money=render_money,
             found=found,
             total=len(rows),
             wanted=wanted,
             states=STATES,
             extended=extended,
-            stopped=await asyncio.to_thread(self.idle.find, stopped) if stopped and self.is_admin else None,
+            stopped=await asyncio.to_thread(self._find_stopped, stopped) if stopped else None,
             longest=REASON,
             problem=problem,
         )
+
+    def _find_stopped(self, session_id: str) -> IdleView | None:
+        """Return a session that was stopped, for whoever might have done it."""
+        view = self.idle.find(session_id)
+        return view if view is not None and may_stop(self.caller, view) else None
 
     def _read(self) -> Sequence[Row]:
         books, caller = self.books, self.caller

@@ -1,6 +1,6 @@
 // Keeps the page of GPUs up to date while it is visible. Forms are outside of what is replaced; the focus stays.
 (() => {
-  const PERIOD = 5000; // ms
+  const PERIOD = 5000, AGAIN = 3000; // ms
   const pool = document.getElementById("pool");
   const news = document.getElementById("pool-news");
 
@@ -29,6 +29,13 @@
     }
   };
 
-  setInterval(refresh, PERIOD);
-  document.addEventListener("visibilitychange", refresh);
+  let timer = 0;
+  const go = async () => {
+    clearTimeout(timer);
+    await refresh();
+    clearTimeout(timer);
+    timer = setTimeout(go, news.textContent ? AGAIN : PERIOD); // sooner while the service is away
+  };
+  timer = setTimeout(go, PERIOD);
+  document.addEventListener("visibilitychange", go);
 })();

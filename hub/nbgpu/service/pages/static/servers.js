@@ -1,6 +1,6 @@
 // Keeps the page of running servers up to date while it is visible. Nothing is replaced under somebody's hands.
 (() => {
-  const PERIOD = 30000; // ms
+  const PERIOD = 30000, AGAIN = 3000; // ms
   const servers = document.getElementById("servers");
   const news = document.getElementById("servers-news");
   const opened = () => [...servers.querySelectorAll("details[open]")].map((each) => [each.closest("[data-session]").dataset.session, each.dataset.part ?? ""]);
@@ -31,6 +31,13 @@
     }
   };
 
-  setInterval(refresh, PERIOD);
-  document.addEventListener("visibilitychange", refresh);
+  let timer = 0;
+  const go = async () => {
+    clearTimeout(timer);
+    await refresh();
+    clearTimeout(timer);
+    timer = setTimeout(go, news.textContent ? AGAIN : PERIOD); // sooner while the service is away
+  };
+  timer = setTimeout(go, PERIOD);
+  document.addEventListener("visibilitychange", go);
 })();
