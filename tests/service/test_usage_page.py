@@ -27,6 +27,7 @@ from nbgpu.core.windows import Window, WindowKind
 from nbgpu.service.books import Books
 from nbgpu.service.pages.plots import HEIGHT, WIDTH, overlay_bars, stack_bars
 from nbgpu.service.pages.usage_view import MOST_SERIES, OTHERS, build_dailies
+from nbgpu.service.pages.usage_waste import build_waste
 from nbgpu.service.turns import Turns
 from nbgpu.store import open_database
 from nbgpu.store.keeping import SqlLimits
@@ -367,3 +368,39 @@ def test_what_is_not_reported_is_no_bar_and_axes_have_round_figures():
     assert [tick.label for tick in plot.up] == ["0", "2", "4", "6", "8"]
     assert [tick.label for tick in plot.across] == ["2025-12-31", "2026-01-01"]
     assert [tick.label for tick in stack_bars([], [], unit=1).up] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "found"),
+    [
+        ("by=user", "root", [("ann", "6.82", "3.50", "87 %"), ("bob", "5.25", "0.75", "75 %")]),
+        ("by=user&order=share", "root", [("ann", "6.82", "3.50", "87 %"), ("bob", "5.25", "0.75", "75 %")]),
+        ("by=flavor&order=leased", "root", [("a100", "12.58", "4.25", "85 %")]),
+        ("by=group&user=bob", "root", [("ml", "5.25", "0.75", "75 %")]),
+        ("by=flavor", "ann", [("a100", "6.82", "3.50", "87 %")]),
+        ("by=session", "ann", []),
+    ],
+)
+async def test_what_was_leased_and_did_nothing_is_told_with_its_cost(books, query, name, found):
+    async with browsing(books, name) as client:
+        page = BeautifulSoup((await client.get(f"usage?month=2026-03&{query}")).text, "html.parser")
+    rows = [
+        (row["data-waste"], [cell.text.strip() for cell in row.select("td")]) for row in page.select("[data-waste]")
+    ]
+    assert [(key, cost.removesuffix(" USD"), idle, share) for key, (_, cost, idle, share, _) in rows] == found
+    bars = [[float(each["width"][:-1]) for each in row.select("svg > rect")] for row in page.select("[data-waste]")]
+    assert all(idle <= leased <= 100 for leased, idle in bars)
+
+
+async def test_an_order_that_is_none_is_refused(books):
+    async with browsing(books, "ann") as client:
+        answer = await client.get("usage?order=size")
+    assert (answer.status_code, "there are: idle_cost, idle, share, leased" in answer.text) == (400, True)
+
+
+def test_what_nobody_sampled_is_not_idle():
+    parts = [
+        Part(("ann", "t4:gpu:on-demand"), "USD", Amounts(gpu_seconds=HOUR, cost=7)),
+        Part(("ann", "x"), "USD", Amounts()),
+    ]
+    assert build_waste(parts, "idle") == []

@@ -41,6 +41,11 @@ def device_sku(flavor: str, tariff: str) -> str:
     return f"{flavor}:gpu:{tariff}"
 
 
+def is_device_sku(sku: str) -> bool:
+    """Whether a SKU is of devices."""
+    return ":gpu:" in sku
+
+
 def host_sku(flavor: str, tariff: str) -> str:
     """Return the SKU of a flavor's CPU, RAM and disk."""
     return f"{flavor}:host:{tariff}"

@@ -1,7 +1,7 @@
 """The page of usage: what was used and what it cost, what may still be used, and prices."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from nbgpu.service.pages.usage_file import UsageFile
 from nbgpu.service.pages.usage_prices import PriceLine, build_price_lines
 from nbgpu.service.pages.usage_request import UsageHandler
 from nbgpu.service.pages.usage_view import MOST_ROWS, NO_FLAVOR, Name, build_dailies, build_lines
+from nbgpu.service.pages.usage_waste import ORDERS, WasteLine, build_waste
 from nbgpu.service.statement_answers import Asked
 from nbgpu.service.turns import Turns
 from nbgpu.spawner.cards import KIND_TITLES
@@ -44,9 +45,10 @@ class UsagePage(UsageHandler):
 
     async def get(self) -> None:
         """Show it."""
-        by, asked = self._choose_table(), await self.ask(BY_DAY)
+        by, order, asked = self._choose_table(), self._choose_order(), await self.ask(BY_DAY)
         async with self.turn():
             daily, lines = await asyncio.to_thread(self._read, asked, by)
+            waste = await asyncio.to_thread(self._read_waste, asked, by, order)
         meters = await asyncio.to_thread(self._read_meters, asked)
         prices = await asyncio.to_thread(self._read_prices)
         rows = build_lines(by, lines, self._find_name)
@@ -58,6 +60,10 @@ class UsagePage(UsageHandler):
             titles={each: TITLES[each] for each in self._tables()},
             rows=rows[:MOST_ROWS],
             found=len(rows),
+            waste=waste[:MOST_ROWS],
+            order=order,
+            orders=ORDERS,
+            name_of=self._find_name if by is Dimension.FLAVOR else str,
             meters=meters,
             prices=prices,
             months=self._months(asked),
@@ -81,21 +87,38 @@ class UsagePage(UsageHandler):
             )
         return Dimension(wanted)
 
+    def _choose_order(self) -> str:
+        wanted = self.text("order") or next(iter(ORDERS))
+        if wanted not in ORDERS:
+            raise InvalidOptions(
+                Text("order “%(order)s” is not known; there are: %(all)s.", order=wanted[:40], all=", ".join(ORDERS))
+            )
+        return wanted
+
+    def _read_waste(self, asked: Asked, by: Dimension, order: str) -> Sequence[WasteLine]:
+        """Return who leased what did nothing; of single sessions it is in their table."""
+        if by is Dimension.SESSION:
+            return ()
+        return build_waste(self._read_by(asked, (by, Dimension.SKU)), order)
+
     def _read(self, asked: Asked, by: Dimension) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
         statements = self.books.statements
         daily = statements.read(asked.question, asked.now)
         if TABLES[by] == BY_DAY:
             return daily, daily
+        return daily, self._read_by(asked, TABLES[by])
+
+    def _read_by(self, asked: Asked, dimensions: tuple[Dimension, ...]) -> tuple[Part, ...]:
         whole = asked.question
         question = ask(
-            TABLES[by],
+            dimensions,
             whole.first_day,
             whole.last_day,
             asked.zone,
             username=whole.username,
             billing_group=whole.billing_group,
         )
-        return daily, statements.read(question, asked.now)
+        return self.books.statements.read(question, asked.now)
 
     def _read_meters(self, asked: Asked) -> tuple[Meter, ...]:
         user, limits = asked.question.username, self.books.limits
