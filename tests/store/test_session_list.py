@@ -31,7 +31,7 @@ def add(engine, session_id, user, server, flavor, groups, begin, ran, cost, *, n
     ended = began + ran * HOUR if ran is not None else None
     with unit_of_work(engine) as db:
         row = SessionRow(session_id=session_id, username=user, servername=server, flavor=flavor, user_groups=groups)
-        row.image, row.image_id, row.price_per_hour, row.settled = "base", "i", 1, True
+        row.image, row.image_id, row.price_per_hour, row.settled = "base", "i", 1, number % 2 == 0
         row.state, row.created_at, row.active_at, row.released_at = "active", began, began, ended
         row.release_reason = "stopped" if ended else None
         db.add(row)

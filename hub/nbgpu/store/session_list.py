@@ -1,14 +1,15 @@
 """Lists of sessions, running and ended, a page at a time: each page begins where the last one ended, by value.
 
-What is in order by a column is sorted by the database; costs and lengths change while one looks, and are sorted here.
+What is in order by a column, or by what is posted for good, is sorted by the database; lengths, and costs that change
+while one looks, are sorted here.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, String, cast, func, literal, select, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Engine, String, cast, false, func, literal, select, true, tuple_
 from sqlalchemy.orm import Session
 
 from nbgpu.core.periods import to_instant, to_seconds
@@ -21,11 +22,19 @@ from nbgpu.store.schema import ChargeRow, SessionRow
 from nbgpu.store.work import freeze, retried, unit_of_work
 
 _COLUMNS: dict[str, Any] = {"user": SessionRow.username, "flavor": SessionRow.flavor}  # those that are sorted by SQL
+_POSTED: Any = cast(
+    func.coalesce(
+        select(func.sum(ChargeRow.billed_cost)).where(ChargeRow.session_id == SessionRow.session_id).scalar_subquery(),
+        0,
+    ),
+    BigInteger,
+)
 _COMPUTED = frozenset({"cost", "ran"})
 _NEEDED = (SessionRow.session_id, SessionRow.created_at, SessionRow.release_reason)
 _SECOND = 1_000_000  # microseconds
 
 Entry = tuple[Place, str | None]  # with the reason of its end
+Conditions = Sequence[ColumnElement[bool]]
 
 
 class SqlSessionList:
@@ -44,8 +53,7 @@ class SqlSessionList:
         with unit_of_work(self._engine, reads_only=True) as db:
             freeze(db)
             total = db.scalar(select(func.count()).select_from(SessionRow).where(*_conditions(question))) or 0
-            make = self._sort if question.order.by in _COMPUTED else _select
-            found = make(db, question, count + 1, edge, down=question.order.is_down != backwards)
+            found = self._find(db, question, count + 1, edge, down=question.order.is_down != backwards)
         shown = found[:count]
         if backwards:
             shown.reverse()
@@ -53,13 +61,26 @@ class SqlSessionList:
         rows = (FoundSession(place, views[place.session_id], reason) for place, reason in shown)
         return SessionPage(tuple(rows), total, is_more=len(found) > count)
 
-    def _sort(
+    def _find(
         self, db: Session, question: SessionQuestion, count: int, edge: Place | None, *, down: bool
+    ) -> list[Entry]:
+        """Return sessions in their order: of those that are settled the database knows what they cost."""
+        by, wanted = question.order.by, list(_conditions(question))
+        if by not in _COMPUTED:
+            return _select(db, _COLUMNS.get(by), wanted, count, edge, down=down)
+        if by == "ran":
+            return self._sort(db, by, wanted, count, edge, down=down)
+        settled = _select(db, _POSTED, [*wanted, SessionRow.settled == true()], count, edge, down=down)
+        others = self._sort(db, by, [*wanted, SessionRow.settled == false()], count, edge, down=down)
+        return sorted([*settled, *others], key=lambda each: _key(each[0]), reverse=down)[:count]
+
+    def _sort(
+        self, db: Session, by: str, wanted: Conditions, count: int, edge: Place | None, *, down: bool
     ) -> list[Entry]:
         """Return sessions in an order of what is computed."""
         now = self._clock()
-        values = _costs(db, question, now) if question.order.by == "cost" else None
-        query = select(*_NEEDED, SessionRow.active_at, SessionRow.released_at).where(*_conditions(question))
+        values = _costs(db, wanted, now) if by == "cost" else None
+        query = select(*_NEEDED, SessionRow.active_at, SessionRow.released_at).where(*wanted)
         places: list[Entry] = []
         for session_id, created, reason, began, ended in db.execute(query):
             value = _length(began, ended or now) if values is None else values.get(session_id, 0)
@@ -72,11 +93,10 @@ class SqlSessionList:
         return sorted(beyond, key=lambda each: _key(each[0]), reverse=down)[:count]
 
 
-def _select(db: Session, question: SessionQuestion, count: int, edge: Place | None, *, down: bool) -> list[Entry]:
-    """Return sessions in an order of columns."""
-    by = _COLUMNS.get(question.order.by)
+def _select(db: Session, by: Any, wanted: Conditions, count: int, edge: Place | None, *, down: bool) -> list[Entry]:
+    """Return sessions in an order of columns; without one in that of their start."""
     columns = [*([by] if by is not None else []), SessionRow.created_at, SessionRow.session_id]
-    query = select(*_NEEDED, by if by is not None else literal("")).where(*_conditions(question))
+    query = select(*_NEEDED, by if by is not None else literal("")).where(*wanted)
     if edge is not None:
         values = [*([edge.value] if by is not None else []), _from_micro(edge.created), edge.session_id]
         limit = tuple_(*(literal(value, each.type) for value, each in zip(values, columns, strict=True)))
@@ -105,12 +125,12 @@ def _conditions(question: SessionQuestion) -> Iterator[ColumnElement[bool]]:
         yield row.created_at < question.before
 
 
-def _costs(db: Session, question: SessionQuestion, now: datetime) -> dict[str, int]:
+def _costs(db: Session, wanted: Conditions, now: datetime) -> dict[str, int]:
     """Return what sessions have cost so far, in micro-units: what is posted, and what is not yet."""
     posted = (
         select(ChargeRow.session_id, func.sum(ChargeRow.billed_cost))
         .join(SessionRow, SessionRow.session_id == ChargeRow.session_id)
-        .where(*_conditions(question))
+        .where(*wanted)
         .group_by(ChargeRow.session_id)
     )
     found = {session_id: int(cost) for session_id, cost in db.execute(posted)}
