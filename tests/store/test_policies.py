@@ -1,7 +1,7 @@
 """Quotas and budgets that are set while the site runs: on both databases, each judgement reads those of now."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -9,14 +9,18 @@ from nbgpu.core.authorize import Policies
 from nbgpu.core.budgets import Budget
 from nbgpu.core.errors import BudgetExceeded, ChangedMeanwhile, QuotaExceeded, StoreError, UnknownPolicy
 from nbgpu.core.leases import ServerRef
+from nbgpu.core.ledger import build_credit
 from nbgpu.core.policy_edits import PolicyChange, PolicyEntry, PolicyKind
 from nbgpu.core.prices import build_prices
 from nbgpu.core.quotas import Scope, Who
 from nbgpu.core.windows import Window, WindowKind
 from nbgpu.store import SqlAuditLog, SqlLeaseStore
 from nbgpu.store.keeping import SqlLimits
+from nbgpu.store.ledger import SqlLedger
 from nbgpu.store.policies import SqlPolicies
 from nbgpu.store.prices import SqlPrices
+from nbgpu.store.statements import SqlStatements
+from nbgpu.store.work import freeze, unit_of_work
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 ONE = {"name": "one", "servers": "1"}
@@ -135,3 +139,68 @@ def test_what_this_program_does_not_know_is_said(editor):
     entry = PolicyEntry(kind=PolicyKind.BUDGET, name="x", fields={"name": "x", "new": "1", "amount": "1.00"})
     with pytest.raises(StoreError, match="makes no sense to this nbgpu: new: there is no such key"):
         editor.build([entry])
+
+
+def test_what_was_read_is_brought_up_to_date_in_the_order_in_which_it_was_set(editor, engine):
+    reader = SqlPolicies(engine, Policies(), now)
+
+    def read() -> list[tuple[str, int]]:
+        with unit_of_work(engine, reads_only=True) as db:
+            return [(each.name, each.amount) for each in reader.read(db).budgets]
+
+    assert read() == []
+    editor.change([budget(TINY | {"name": each}, name=each) for each in ("a", "b", "c")], by="bill")
+    assert read() == [("a", 10_000), ("b", 10_000), ("c", 10_000)]
+    editor.change([budget(TINY | {"name": "a", "amount": "2"}, name="a"), budget(None, name="b")], by="bill")
+    assert read() == [("a", 2_000_000), ("c", 10_000)]
+    editor.change([budget(TINY | {"name": "b"}, name="b")], by="bill")
+    assert read() == [("a", 2_000_000), ("b", 10_000), ("c", 10_000)]
+
+
+def test_who_looks_at_an_earlier_instant_sees_what_held_then(editor, engine):
+    reader = SqlPolicies(engine, Policies(), now)
+    editor.change([budget()], by="bill")
+    with unit_of_work(engine, reads_only=True) as early:
+        freeze(early)
+        assert [each.name for each in reader.read(early).budgets] == ["tiny"]
+        editor.change([budget(None), budget(TINY | {"name": "new"}, name="new")], by="bill")
+        with unit_of_work(engine, reads_only=True) as late:
+            assert [each.name for each in reader.read(late).budgets] == ["new"]
+        assert [each.name for each in reader.read(early).budgets] == ["tiny"]
+    with unit_of_work(engine, reads_only=True) as late:
+        assert [each.name for each in reader.read(late).budgets] == ["new"]
+
+
+def test_the_effect_says_whom_it_stops_and_whom_it_is_for(editor, engine, start):
+    begun = NOW - timedelta(hours=2)
+    leases = SqlLeaseStore(engine, now)
+    for name, user in (("long", "ann"), ("other", "bob")):
+        leases.activate(start(name, user).session_id, begun)
+    limits = SqlLimits(engine, editor, now)
+    limits.keep()
+
+    def effect(change: PolicyChange, kind: PolicyKind):
+        after = editor.build([PolicyEntry(kind=kind, name=change.name, fields=change.fields)])
+        return limits.effect(after, {change.name})
+
+    found = effect(budget(TINY | {"user": "ann"}), PolicyKind.BUDGET)
+    assert (found.concerned, found.ending, found.shortened) == (1, (ServerRef("ann", "long"),), ())
+    assert [(each.owner, each.spent, each.left) for each in found.overspent] == [("ann", 1_200_000, -1_190_000)]
+    found = effect(quota({"name": "one", "longest": "3 h"}), PolicyKind.QUOTA)
+    assert (found.concerned, found.ending) == (2, ())
+    assert sorted(found.shortened, key=str) == [ServerRef("ann", "long"), ServerRef("bob", "other")]
+    found = effect(budget(TINY | {"amount": "1000.00"}), PolicyKind.BUDGET)
+    assert (found.concerned, found.ending, found.shortened, found.overspent) == (2, (), (), ())
+    assert limits.accounts("ann", []) == (), "nothing was done"
+
+
+def test_of_many_names_and_lines_those_that_are_not_there_are_found(engine, start):
+    start("first")
+    statements, ledger = SqlStatements(engine), SqlLedger(engine, now)
+    assert statements.find_unknown(["ann", "bob", *map(str, range(1200))]) == {"bob", *map(str, range(1200))}
+    lines = [
+        build_credit(key=key, username="ann", amount=1, currency="USD", at=0, author="bill", reason="r") for key in "ab"
+    ]
+    ledger.post(lines[:1])
+    assert ledger.find_new(lines) == (lines[1],)
+    assert (ledger.post(lines), ledger.find_new(lines)) == (1, ())

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from nbgpu.core.authorize import Policies
+from nbgpu.core.authorize import HOLD, Policies
 from nbgpu.core.budgets import Account, Budget
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.policy_edits import PolicyEffect
@@ -26,10 +26,10 @@ def find_effect(db: Session, policies: tuple[Policies, Policies], names: Collect
     ending: list[ServerRef] = []
     shortened: list[ServerRef] = []
     for row, allowed in work_out(new):
-        end, was = _find_end(allowed.seconds), ends[row.session_id]
+        end, gone = _find_end(allowed.seconds), new.facts[row.session_id].charged(now).seconds
+        was = min(ends[row.session_id], gone + HOLD)  # as much is held at a time of what has no end
         if end >= was - _ROUNDING or row.active_at is None:
             continue
-        gone = new.facts[row.session_id].charged(now).seconds
         (ending if end <= gone else shortened).append(ServerRef(row.username, row.servername))
     overspent = [each for each in _accounts(db, new, names) if each.in_force and each.left < 0]
     return PolicyEffect(

@@ -4,18 +4,21 @@ Hub, service and command are three processes. What holds is kept in memory with 
 transaction asks for: one look into an index, where most sites have nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
-from sqlalchemy import Engine, func, select, text
+from sqlalchemy import Engine, bindparam, func, select, text
 from sqlalchemy.orm import Session
 
 from nbgpu.core.authorize import Policies
+from nbgpu.core.budgets import Budget
 from nbgpu.core.errors import ChangedMeanwhile, InvalidOptions, StoreError, UnknownPolicy
 from nbgpu.core.policy_edits import NEW, PolicyChange, PolicyEntry, PolicyKind, describe_fields, merge
 from nbgpu.core.ports import Clock
+from nbgpu.core.quotas import QuotaPolicy
 from nbgpu.core.texts import Text
-from nbgpu.settings.edits import NamedQuota, parse_fields
+from nbgpu.settings.edits import parse_fields
 from nbgpu.settings.limits import BudgetSettings
 from nbgpu.store.audit import audit_row
 from nbgpu.store.clock import utc_now
@@ -23,7 +26,21 @@ from nbgpu.store.policy_schema import PolicyRow
 from nbgpu.store.work import retried, unit_of_work
 
 _EDITING_LOCK = 7_206_151  # any number: PostgreSQL's advisory lock of whoever changes policies
-_NEWEST = select(func.max(PolicyRow.__table__.c.revision))
+_TABLE = PolicyRow.metadata.tables["policies"]
+_NEWEST = select(func.max(_TABLE.c.revision))
+_CHANGED = select(_TABLE.c.id, _TABLE.c.kind, _TABLE.c.fields, _TABLE.c.revision).where(
+    _TABLE.c.revision > bindparam("revision")
+)
+Policy = Budget | QuotaPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read last: the table's revision, what was set by its row's number, and what holds."""
+
+    revision: int
+    parsed: Mapping[int, Policy]
+    policies: Policies
 
 
 class SqlPolicies:
@@ -33,18 +50,23 @@ class SqlPolicies:
         self.file = file
         self._engine = engine
         self._clock = clock
-        self._cached: tuple[int, Policies] = (NEW, file)  # with the table's revision
+        self._cached = _Read(NEW, {}, file)
 
     def read(self, db: Session) -> Policies:
         """Return what holds as this transaction sees it."""
-        revision, found = self._cached
-        if (db.connection().scalar(_NEWEST) or NEW) == revision:
-            return found
-        rows = db.scalars(select(PolicyRow).order_by(PolicyRow.id)).all()
-        entries = [_to_entry(row) for row in rows if row.fields is not None]
-        found = self.build(entries)
-        self._cached = max((row.revision for row in rows), default=NEW), found
-        return found
+        cached, newest = self._cached, db.connection().scalar(_NEWEST) or NEW
+        if newest == cached.revision:
+            return cached.policies
+        # A transaction that began before others may see less than them.
+        base = cached if newest > cached.revision else _Read(NEW, {}, self.file)
+        found, revision = dict(base.parsed), base.revision
+        for number, kind, fields, changed in db.connection().execute(_CHANGED, {"revision": base.revision}):
+            revision = max(revision, changed)
+            found.pop(number, None)
+            if fields is not None:
+                found[number] = self._parse(PolicyKind(kind), fields)
+        self._cached = read = _Read(revision, found, self._merge(found[each] for each in sorted(found)))
+        return read.policies
 
     @retried
     def entries(self) -> tuple[PolicyEntry, ...]:
@@ -55,13 +77,19 @@ class SqlPolicies:
 
     def build(self, entries: Iterable[PolicyEntry]) -> Policies:
         """Return what holds with these beside the file's. Raises StoreError where one makes no sense."""
+        return self._merge(self._parse(each.kind, each.fields) for each in entries)
+
+    def _parse(self, kind: PolicyKind, fields: Mapping[str, str]) -> Policy:
         try:
-            found = [parse_fields(each.kind, each.fields) for each in entries]
+            found = parse_fields(kind, fields)
         except InvalidOptions as error:
             raise StoreError(f"A quota or budget of the database makes no sense to this nbgpu: {error}") from error
-        quotas = [each.to_policy() for each in found if isinstance(each, NamedQuota)]
-        budgets = [each.to_budget(self.file.zone) for each in found if isinstance(each, BudgetSettings)]
-        return merge(self.file, quotas, budgets)
+        return found.to_budget(self.file.zone) if isinstance(found, BudgetSettings) else found.to_policy()
+
+    def _merge(self, policies: Iterable[Policy]) -> Policies:
+        found = list(policies)
+        quotas = [each for each in found if isinstance(each, QuotaPolicy)]
+        return merge(self.file, quotas, [each for each in found if isinstance(each, Budget)])
 
     def change(self, changes: Sequence[PolicyChange], *, by: str) -> int:
         """Do all of it or nothing, each with its row in the audit log; return how many differ from what was.
