@@ -10,7 +10,7 @@ from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 WIDTH, HEIGHT = 760, 250
-LEFT, RIGHT, TOP, BOTTOM = 56, 8, 10, 26  # margins, for the axes' words
+LEFT, RIGHT, TOP, BOTTOM = 76, 8, 10, 26  # margins, for the axes' words
 MOST_LABELS = 8  # of days
 STEPS = 4  # about so many lines across
 Value = int | None  # None is not reported: no bar
