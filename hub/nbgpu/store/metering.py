@@ -7,7 +7,7 @@ twice and leave nothing half done.
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 
-from sqlalchemy import Engine, Select, or_, select, update
+from sqlalchemy import ColumnElement, Engine, Select, or_, select, update
 from sqlalchemy.orm import Session, selectinload
 
 from nbgpu.core.ledger import Charge, Holding, SessionFacts, by_session, due, rate, settle
@@ -93,9 +93,12 @@ class SqlMetering:
             return accrued_in(db, now)
 
 
-def accrued_in(db: Session, now: datetime) -> tuple[Charge, ...]:
-    """Return, within a transaction, what unsettled sessions have cost up to `now` beyond what is posted."""
-    return tuple(find_accrued(db, _read_facts(db), read_sheet(db), to_seconds(now)))
+def accrued_in(db: Session, now: datetime, *only: ColumnElement[bool]) -> tuple[Charge, ...]:
+    """Return, within a transaction, what unsettled sessions have cost up to `now` beyond what is posted.
+
+    `only` picks some of the sessions.
+    """
+    return tuple(find_accrued(db, _read_facts(db, *only), read_sheet(db), to_seconds(now)))
 
 
 def find_accrued(db: Session, facts: Iterable[SessionFacts], sheet: PriceSheet, now: int) -> Iterator[Charge]:
@@ -140,10 +143,10 @@ def _unsettled() -> Select[SessionRow]:
     return select(SessionRow).where(UNSETTLED).order_by(*order).options(selectinload(SessionRow.slots))
 
 
-def _read_facts(db: Session) -> list[SessionFacts]:
-    """Return what is known of all sessions that are not settled and have something to settle."""
+def _read_facts(db: Session, *only: ColumnElement[bool]) -> list[SessionFacts]:
+    """Return what is known of all sessions, or some, that are not settled and have something to settle."""
     may_cost = or_(SessionRow.active_at.is_not(None), SessionRow.released_at.is_not(None))
-    return [to_facts(row) for row in db.scalars(_unsettled().where(may_cost))]
+    return [to_facts(row) for row in db.scalars(_unsettled().where(may_cost, *only))]
 
 
 def _find_new(db: Session, facts: Iterable[SessionFacts], sheet: PriceSheet) -> tuple[Charge, ...]:

@@ -134,7 +134,7 @@ def _costs(db: Session, wanted: Conditions, now: datetime) -> dict[str, int]:
         .group_by(ChargeRow.session_id)
     )
     found = {session_id: int(cost) for session_id, cost in db.execute(posted)}
-    for charge in accrued_in(db, now):
+    for charge in accrued_in(db, now, *wanted):
         found[charge.session_id] = found.get(charge.session_id, 0) + charge.billed_cost
     return found
 

@@ -58,7 +58,7 @@ class SqlStatements:
                 [
                     *_posted(db, question),
                     *_straddling(db, question),
-                    *_accrued(accrued_in(db, now), question),
+                    *_accrued(accrued_in(db, now, *_running_of(question)), question),
                     *(_busy if question.username is None else _busy_of_one)(db, question),
                 ]
             )
@@ -76,7 +76,7 @@ class SqlStatements:
             freeze(db)
             for row in db.execute(query, _bounds(period)):
                 yield Charge(*row), True
-            for charge in accrued_in(db, now):
+            for charge in accrued_in(db, now, *_running_of(question)):
                 if _is_asked_for(charge, question) and period.start <= charge.charge_period_start < period.end:
                     yield charge, False
 
@@ -99,6 +99,11 @@ class SqlStatements:
                 for column in (SessionRow.username, ChargeRow.username):
                     found.update(db.scalars(select(column).where(column.in_(part)).distinct()))
         return asked - found
+
+
+def _running_of(question: Question) -> tuple[ColumnElement[bool], ...]:
+    """Whose sessions can have cost what is asked for and not posted yet."""
+    return (SessionRow.username == question.username,) if question.username is not None else ()
 
 
 def _posted(db: Session, question: Question) -> Iterator[Part]:
