@@ -389,7 +389,7 @@ async def test_what_was_leased_and_did_nothing_is_told_with_its_cost(books, quer
     ]
     assert [(key, cost.removesuffix(" USD"), idle, share) for key, (_, cost, idle, share, _) in rows] == found
     bars = [[float(each["width"][:-1]) for each in row.select("svg > rect")] for row in page.select("[data-waste]")]
-    assert all(idle <= leased <= 100 for leased, idle in bars)
+    assert all(busy <= leased <= 100 for leased, busy in bars)
 
 
 async def test_an_order_that_is_none_is_refused(books):

@@ -1,0 +1,108 @@
+"""Every page of the service, as the bar at the top lists them, for a person and an administrator among fifty people."""
+
+import os
+import signal
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from e2e.running import until
+from e2e.test_pool_page import enter, shoot
+from e2e.test_service import service_pid
+from e2e.walking import DAYS, PEOPLE, fill
+from pages.browsing import NARROW, WIDE, log_in, visit
+
+pytestmark = [pytest.mark.docker, pytest.mark.browser]
+LAST = datetime.now(UTC).date()
+FIRST = LAST - timedelta(days=DAYS + 1)
+LINKS = "[...document.querySelectorAll('.navbar a[href*=\"/services/nbgpu/\"]')].map((each) => each.href)"
+MORE = {  # beside those in the bar
+    "sessions": ("?state=ended&sort=-cost",),
+    "usage": (f"?from={FIRST}&to={LAST}", f"?from={FIRST}&to={LAST}&by=session"),
+}
+FOR_ADMINS = {"usage": (f"?from={FIRST}&to={LAST}&by=user", f"?from={FIRST}&to={LAST}&by=group&order=share")}
+
+
+@pytest.fixture(scope="module")
+def crowd(shared_hub) -> str:
+    """The month, and the name of somebody who has one."""
+    fill(shared_hub.data)
+    return "walker-07"
+
+
+def look(page: Page, address: str) -> None:
+    """See that a page is there, fits its window and has no serious fault: wide in light, narrow in dark."""
+    answer = page.goto(address)
+    assert answer is not None
+    assert answer.status == 200, address
+    expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    for size, scheme in ((WIDE, "light"), (NARROW, "dark")):
+        page.set_viewport_size(size)
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        expect(page.locator("html")).to_have_attribute("data-bs-theme", scheme)
+        too_wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert too_wide <= 0, f"{address} is {too_wide} px wider than a {size['width']} window"
+        found = [each for each in Axe().run(page).response["violations"] if each["impact"] in ("serious", "critical")]
+        assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in found] == [], (address, scheme)
+    page.set_viewport_size(WIDE)
+
+
+def walk(page: Page, name: str, more: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Look at each page of the bar; return their names."""
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    pages = page.evaluate(LINKS)
+    for address in pages:
+        short = address.rpartition("/")[2]
+        for number, query in enumerate(("", *more.get(short, ()))):
+            page.goto(address + query)
+            assert said == [], address + query  # axe's own styles are refused, which it says after this
+            look(page, address + query)
+            shoot(page, f"{name}-{short}-{number}")
+            page.goto("about:blank")
+            said.clear()
+    return {each.rpartition("/")[2] for each in pages}
+
+
+def test_a_person_walks_through_their_pages(hub, crowd, browser):
+    hub.add_user(crowd)
+    hub.started(crowd, profile="cpu")
+    with visit(browser, locale="en-GB", timezone_id="Europe/Berlin") as page:
+        log_in(page, hub, crowd, "/services/nbgpu/servers")
+        assert {"servers", "usage"} <= walk(page, "person", MORE)
+        page.goto(f"{hub.url}/services/nbgpu/servers")
+        expect(page.locator(".nbgpu-server dl")).to_contain_text("Cost so far")
+        pid = service_pid(hub)
+        assert pid is not None
+        os.kill(pid, signal.SIGTERM)
+        until(lambda: service_pid(hub) != pid, why="the service does not end")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        expect(page.locator("#servers-news")).to_contain_text("Reconnecting")
+        expect(page.locator("#servers-news")).to_have_text("", timeout=30_000)
+        page.get_by_text("Stop it…").click()
+        page.get_by_role("button", name="Stop the server").click()
+        expect(page.get_by_role("status").first).to_contain_text(f"The hub stops {crowd}.")
+        until(lambda: hub.lease(crowd) is None, why="it is not stopped")
+
+
+def test_an_administrator_walks_through_all_pages_and_stops_two(hub, crowd, browser):
+    users = [hub.add_user(f"walker-{number:02}") for number in (1, 2)]
+    hub.start_all([(user, "", {"profile": "cpu"}) for user in users])
+    with visit(browser, locale="en-GB", timezone_id="Europe/Berlin") as page:
+        enter(page, hub, "sessions")
+        assert {"servers", "usage", "sessions", "pool", "audit"} <= walk(page, "admin", MORE | FOR_ADMINS)
+        page.goto(f"{hub.url}/services/nbgpu/usage{FOR_ADMINS['usage'][0]}")
+        expect(page.locator("[data-waste]")).to_have_count(PEOPLE)
+        page.goto(f"{hub.url}/services/nbgpu/sessions?q=walker")
+        page.get_by_label("Tick all on this page").check()
+        expect(page.locator("#ticked")).to_have_text("2 ticked")
+        page.get_by_label("Why, for a stop").fill("The room is warm.")
+        page.get_by_role("button", name="Preview…").click()
+        shoot(page, "admin-preview")
+        page.get_by_role("button", name="Do it: 2 servers").click()
+        expect(page.get_by_role("status").first).to_contain_text("2 of 2 done, 0 of them not as meant.")
+        shoot(page, "admin-results")
+        until(lambda: not any(hub.lease(user) for user in users), why="they are not stopped")
