@@ -138,6 +138,8 @@ def test_a_file_of_five_thousand_rows_is_set_and_twice_does_nothing(api, site):
 def test_other_bodies_stay_small(api):
     with pytest.raises(httpx.HTTPError):  # it is cut off: with an answer, or without
         api.post("budgets", content=b" " * (LONGEST_BODY + 1)).raise_for_status()
+    page = api.post(f"{api.base_url.copy_with(path=PREFIX)}limits/import", content=b" " * (LONGEST_BODY + 1))
+    assert page.status_code == 503, "it is read whole; the pages are not loaded here"
 
 
 def test_credits_of_a_file_are_given_once(api, site):

@@ -41,7 +41,7 @@ def budgets(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_
             ]
             for account in accounts
         ],
-        empty="There is no budget: [[budget]] in nbgpu.toml sets them.",
+        empty="There is no budget: [[budget]] in nbgpu.toml or `nbgpu budgets set` makes one.",
     )
 
 
@@ -65,7 +65,7 @@ def quotas(
     print_table(
         ["Limit", "Flavor", "Window", "May have", "Used", "Held", "Anew"],
         [_row_of_quota(quota) for quota in found],
-        empty="No quota holds for them: [[quota]] in nbgpu.toml sets them.",
+        empty="No quota holds for them: [[quota]] in nbgpu.toml or `nbgpu quotas set` makes one.",
     )
 
 
