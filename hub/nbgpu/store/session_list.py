@@ -1,7 +1,7 @@
 """Lists of sessions, running and ended, a page at a time: each page begins where the last one ended, by value.
 
-What is in order by a column, or by what is posted for good, is sorted by the database; lengths, and costs that change
-while one looks, are sorted here.
+What is in order by a column, by what is posted for good or by how long an ended one ran is sorted by the database; what
+changes while one looks is sorted here.
 """
 
 import json
@@ -9,7 +9,20 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Engine, String, cast, false, func, literal, select, true, tuple_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Engine,
+    String,
+    cast,
+    extract,
+    false,
+    func,
+    literal,
+    select,
+    true,
+    tuple_,
+)
 from sqlalchemy.orm import Session
 
 from nbgpu.core.periods import to_instant, to_seconds
@@ -29,7 +42,14 @@ _POSTED: Any = cast(
     ),
     BigInteger,
 )
-_COMPUTED = frozenset({"cost", "ran"})
+_RAN: Any = cast(extract("epoch", SessionRow.released_at), BigInteger) - cast(
+    extract("epoch", SessionRow.active_at), BigInteger
+)
+# What is computed: as the database knows it, of which sessions it does, and of which it is sorted here.
+_COMPUTED: dict[str, tuple[Any, ColumnElement[bool], ColumnElement[bool]]] = {
+    "cost": (_POSTED, SessionRow.settled == true(), SessionRow.settled == false()),
+    "ran": (_RAN, SessionRow.released_at.is_not(None), SessionRow.released_at.is_(None)),
+}
 _NEEDED = (SessionRow.session_id, SessionRow.created_at, SessionRow.release_reason)
 _SECOND = 1_000_000  # microseconds
 
@@ -64,14 +84,13 @@ class SqlSessionList:
     def _find(
         self, db: Session, question: SessionQuestion, count: int, edge: Place | None, *, down: bool
     ) -> list[Entry]:
-        """Return sessions in their order: of those that are settled the database knows what they cost."""
+        """Return sessions in their order: the database sorts those that have no more to change."""
         by, wanted = question.order.by, list(_conditions(question))
         if by not in _COMPUTED:
             return _select(db, _COLUMNS.get(by), wanted, count, edge, down=down)
-        if by == "ran":
-            return self._sort(db, by, wanted, count, edge, down=down)
-        settled = _select(db, _POSTED, [*wanted, SessionRow.settled == true()], count, edge, down=down)
-        others = self._sort(db, by, [*wanted, SessionRow.settled == false()], count, edge, down=down)
+        known, is_known, is_open = _COMPUTED[by]
+        settled = _select(db, known, [*wanted, is_known], count, edge, down=down)
+        others = self._sort(db, by, [*wanted, is_open], count, edge, down=down)
         return sorted([*settled, *others], key=lambda each: _key(each[0]), reverse=down)[:count]
 
     def _sort(
