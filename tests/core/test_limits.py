@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbgpu.core.authorize import HOLD, LEAST, Authorization, Cause, Policies, Standing, authorize_more, authorize_start
-from nbgpu.core.budgets import Account, Budget, find_budgets, find_pools
+from nbgpu.core.budgets import Account, Budget, find_pools
 from nbgpu.core.errors import BudgetExceeded, QuotaExceeded
 from nbgpu.core.periods import HOUR, Period, to_instant, to_seconds
 from nbgpu.core.quotas import Ask, Limit, LimitKind, QuotaPolicy, Scope, Tenure, Who, limits_of, next_chance
@@ -186,8 +186,9 @@ def test_which_budgets_are_whose():
     mine = Budget(name="mine", who=Who(Scope.USER, "ann"), amount=1, window=MONTH)
     each = Budget(name="each", who=EVERYONE, amount=1, window=MONTH)
     pool = Budget(name="pool", who=Who(Scope.GROUP, "ml"), amount=1, window=MONTH)
-    assert find_budgets([each, mine, pool], "ann") == (mine,)
-    assert find_budgets([each, mine, pool], "bob") == (each,)
+    policies = Policies(budgets=(each, mine, pool))
+    assert (policies.own_budgets("ann"), policies.own_budgets("bob")) == ((mine,), (each,))
+    assert Policies(budgets=(mine, pool)).own_budgets("bob") == ()
     assert find_pools([each, mine, pool], ("ml",)) == (pool,)
 
 

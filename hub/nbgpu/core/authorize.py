@@ -5,12 +5,12 @@ start, inside the lease's transaction, and again at each tick of the limits for 
 gave back, an amount that was raised, or a window that began anew extends it, and a price that went up shortens it.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from enum import StrEnum
 
-from nbgpu.core.budgets import Account, Budget, refuse
+from nbgpu.core.budgets import Account, Budget, group_own, refuse
 from nbgpu.core.errors import BudgetExceeded, QuotaExceeded
 from nbgpu.core.periods import HOUR
 from nbgpu.core.quotas import (
@@ -48,6 +48,14 @@ class Policies:
     budgets: tuple[Budget, ...] = ()
     currency: str = "USD"
     zone: tzinfo = UTC  # in which days, weeks and months begin
+    _own: Mapping[str, tuple[Budget, ...]] = field(init=False, repr=False, compare=False)  # by user; "" is each person
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_own", group_own(self.budgets))
+
+    def own_budgets(self, username: str) -> tuple[Budget, ...]:
+        """Return a person's own budgets: those set for them by name, else those for everyone."""
+        return self._own.get(username) or self._own.get("", ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,11 +99,13 @@ def in_force(accounts: Iterable[Account]) -> tuple[Account, ...]:
     return tuple(each for each in accounts if each.in_force) or accounts
 
 
-def find_budgets(budgets: Iterable[Budget], username: str) -> tuple[Budget, ...]:
-    """Return a person's own budgets: one set for them by name, else those for everyone."""
-    own = [each for each in budgets if not each.is_pool and each.who.covers(username, ())]
-    named = [each for each in own if each.who.scope is Scope.USER]
-    return tuple(named or own)
+def group_own(budgets: Iterable[Budget]) -> dict[str, tuple[Budget, ...]]:
+    """Return the budgets that are no pools by the user that they are for by name; "" has those for everyone."""
+    found: dict[str, tuple[Budget, ...]] = {}
+    for each in budgets:
+        if not each.is_pool:
+            found[each.who.name] = (*found.get(each.who.name, ()), each)
+    return found
 
 
 def find_payer(budgets: Iterable[Budget], name: str) -> tuple[Budget, ...]:

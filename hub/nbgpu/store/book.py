@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, selectinload
 
 from nbgpu.core.authorize import Policies, Standing
-from nbgpu.core.budgets import Account, Budget, find_budgets, in_force
+from nbgpu.core.budgets import Account, Budget, in_force
 from nbgpu.core.ledger import Charge, SessionFacts
 from nbgpu.core.periods import HOUR, Period, to_instant
 from nbgpu.core.prices import PriceSheet, device_sku, host_sku
@@ -138,7 +138,7 @@ class Book:
 
     def standing(self, ask: Ask, pools: Iterable[Budget]) -> Standing:
         """Return what a person has used, and the accounts that pay for them."""
-        own = [self.account(each, ask.username) for each in find_budgets(self.policies.budgets, ask.username)]
+        own = [self.account(each, ask.username) for each in self.policies.own_budgets(ask.username)]
         shared = [self.account(each, each.who.name) for each in pools]
         return Standing(self.tenures(ask.username), in_force(own), in_force(shared))
 

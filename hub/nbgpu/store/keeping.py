@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Engine, func, select, update
 from sqlalchemy.orm import Session
 
 from nbgpu.core.authorize import Cause, Policies
-from nbgpu.core.budgets import Account, Alert, Budget, find_budgets, find_payer, find_pools, in_force
+from nbgpu.core.budgets import Account, Alert, Budget, find_payer, find_pools, in_force
 from nbgpu.core.idle_policy import IdleSite
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.maintenance import WARN, Maintenance
@@ -183,7 +183,7 @@ class SqlLimits:
         pools = [(each, each.who.name) for each in book.policies.budgets if each.is_pool]
         people = {row.username for row in book.rows}
         people |= set(db.scalars(select(SessionRow.username).distinct())) if everybody else self._just_charged(db, book)
-        return pools + [(each, name) for name in sorted(people) for each in find_budgets(book.policies.budgets, name)]
+        return pools + [(each, name) for name in sorted(people) for each in book.policies.own_budgets(name)]
 
     def _just_charged(self, db: Session, book: Book) -> set[str]:
         """Return who was charged since the last look, or in any budget's time where there was none."""
@@ -254,8 +254,7 @@ def _plan_end(book: Book, row: SessionRow, allowance: Allowance | None) -> Stop 
 def _grace(row: SessionRow, cause: Cause | None, policies: Policies) -> int:
     if cause is not Cause.BUDGET:
         return QUOTA_GRACE
-    budgets = policies.budgets
-    paying = [*find_budgets(budgets, row.username), *find_payer(budgets, row.paid_by)]
+    paying = [*policies.own_budgets(row.username), *find_payer(policies.budgets, row.paid_by)]
     return min((each.grace for each in paying), default=0)
 
 
@@ -288,7 +287,7 @@ def _write(db: Session, allowed: Mapping[str, Allowance], stops: Mapping[str, St
 
 
 def _accounts_of(book: Book, username: str, groups: Iterable[str]) -> tuple[Account, ...]:
-    own = [book.account(each, username) for each in find_budgets(book.policies.budgets, username)]
+    own = [book.account(each, username) for each in book.policies.own_budgets(username)]
     pools = [book.account(each, each.who.name) for each in find_pools(book.policies.budgets, groups)]
     return (*in_force(own), *in_force(pools))
 
