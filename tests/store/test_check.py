@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from nbgpu.cli.main import main
-from nbgpu.machine.database import examine_database
 from nbgpu.core.findings import Level
+from nbgpu.machine.database import examine_database
 from nbgpu.store import SqlAuditLog, hold_hub_lock, open_database
 from nbgpu.store.database import connect_database
 from nbgpu.store.revision import newest_revision
