@@ -18,8 +18,8 @@ from sqlalchemy import event, make_url, text
 from tornado import web
 
 from nbgpu.core.errors import StoreError
-from nbgpu.machine.database import examine_database
 from nbgpu.core.findings import Level
+from nbgpu.machine.database import examine_database
 from nbgpu.store import SqlAuditLog, hold_hub_lock, open_database
 from nbgpu.store.database import connect_database
 from nbgpu.store.place import network_file_system

@@ -12,12 +12,12 @@ import requests
 
 from nbgpu.core.devices import Device
 from nbgpu.core.errors import HubUnavailable
+from nbgpu.core.findings import Level
 from nbgpu.core.menu import Menu
 from nbgpu.core.reconcile import Finding as Disagreement
 from nbgpu.core.reconcile import Repair
 from nbgpu.machine import checks
 from nbgpu.machine.doctor import CHECKS, Subject, examine
-from nbgpu.core.findings import Level
 from nbgpu.store import open_database
 from nbgpu.wiring.deployment import open_deployment
 from nbgpu.wiring.service import service_port
