@@ -9,6 +9,7 @@ from nbgpu.cli.idle_lines import explain_session, show_since, show_state, show_s
 from nbgpu.cli.lists import open_site, show_time, show_user_text
 from nbgpu.cli.output import JsonOption, print_json, print_table
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
+from nbgpu.cli.spans import parse_span_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +90,8 @@ def extend(
     from nbgpu.core.errors import InvalidOptions
 
     site, author = open_site(data, config), find_author()
-    view, seconds = _find(site, server), _parse_span(by)
+    view = _find(site, server)
+    seconds = int(parse_span_option(by, "--by").total_seconds()) if by is not None else 0
     if time_limit:
         if not seconds:
             raise InvalidOptions('How much longer? Give --by, like --by "2 h".')
@@ -119,17 +121,6 @@ def _parse_server(text: str) -> "ServerRef":
 
     username, _, servername = text.partition("/")
     return ServerRef(username, servername)
-
-
-def _parse_span(text: str | None) -> int:
-    """Return seconds; 0 without a text. Raises InvalidOptions."""
-    from nbgpu.core.errors import InvalidOptions
-    from nbgpu.core.units import parse_span
-
-    try:
-        return int(parse_span(text).total_seconds()) if text is not None else 0
-    except ValueError as error:
-        raise InvalidOptions(f"--by “{(text or '')[:40]}” is not {error}.") from None
 
 
 def _to_plain(site: "Adapters", views: "Sequence[IdleView]") -> list[dict[str, Any]]:

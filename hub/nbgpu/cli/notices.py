@@ -1,6 +1,5 @@
 """`nbgpu notices` and `nbgpu maintenance`: what everybody is told, and whether servers are started."""
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +8,7 @@ from nbgpu.cli.author import find_author
 from nbgpu.cli.lists import open_site, show_time, show_user_text
 from nbgpu.cli.output import JsonOption, print_json, print_table
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
-from nbgpu.core.units import parse_span
+from nbgpu.cli.spans import parse_span_option
 
 if TYPE_CHECKING:
     from nbgpu.core.maintenance import Maintenance
@@ -48,7 +47,7 @@ def send(
     config: ConfigOption = None,
 ) -> None:
     """Tell everybody: on every page, and in all notebooks within a minute."""
-    length = _parse_span(span, "--for")
+    length = parse_span_option(span, "--for")
     sent = open_site(data, config).broadcasts.send(text, length, by=find_author())
     typer.echo(f"Message {sent.number} is shown until {show_time(sent.until)}.")
 
@@ -86,7 +85,7 @@ def begin(
     config: ConfigOption = None,
 ) -> None:
     """Start no server from now on, or change maintenance that has begun."""
-    span = _parse_span(stop_in, "--stop-in") if stop_in is not None else None
+    span = parse_span_option(stop_in, "--stop-in") if stop_in is not None else None
     site = open_site(data, config)
     stop_at = site.clock().replace(microsecond=0) + span if span is not None else None
     typer.echo(_describe(site.maintenance.begin(reason, stop_at, by=find_author())))
@@ -105,13 +104,3 @@ def _describe(found: "Maintenance | None") -> str:
     after = f"what runs is stopped at {show_time(found.stop_at)}" if found.stop_at else "what runs goes on"
     reason = show_user_text(found.reason)
     return f"Maintenance since {show_time(found.since)} ({reason}): no server is started, {after}."
-
-
-def _parse_span(text: str, option: str) -> timedelta:
-    """Return a span. Raises InvalidOptions."""
-    from nbgpu.core.errors import InvalidOptions
-
-    try:
-        return parse_span(text)
-    except ValueError as error:
-        raise InvalidOptions(f"{option} “{text[:40]}” is not {error}.") from None

@@ -8,6 +8,7 @@ from nbgpu.cli.lists import show_time, show_user_text
 from nbgpu.cli.output import JsonOption, print_json, print_table, show
 from nbgpu.cli.remote import UrlOption, open_service
 from nbgpu.cli.setup import DEFAULT_DATA, DataOption
+from nbgpu.cli.spans import parse_span_option
 from nbgpu.core.session_list import Order, Wanted
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def extend(
     url: UrlOption = None,
 ) -> None:
     """Keep a server from being stopped for being idle."""
-    seconds = _parse_span(by) if by is not None else None
+    seconds = int(parse_span_option(by, "--by").total_seconds()) if by is not None else None
     with open_service(data, url) as service:
         idle = service.extend(_find(service, server), seconds).idle
     until = idle.extended_until if idle is not None else None
@@ -86,7 +87,7 @@ def limit(
     url: UrlOption = None,
 ) -> None:
     """Let a server run past its time limit."""
-    seconds = _parse_span(by)
+    seconds = int(parse_span_option(by, "--by").total_seconds())
     with open_service(data, url) as service:
         until = service.extend_time_limit(_find(service, server), seconds).until
     typer.echo(f"It may run until {show_time(until)}." if until is not None else "Nothing limits how long it runs.")
@@ -119,14 +120,3 @@ def _find(service: "Client", server: str) -> str:
         if (each.user, each.server) == (user, name):
             return each.session_id
     raise UnknownSession(f"The server {server[:80]} does not run. `nbgpu sessions` lists those that do.")
-
-
-def _parse_span(text: str) -> int:
-    """Return seconds. Raises InvalidOptions."""
-    from nbgpu.core.errors import InvalidOptions
-    from nbgpu.core.units import parse_span
-
-    try:
-        return int(parse_span(text).total_seconds())
-    except ValueError as error:
-        raise InvalidOptions(f"--by “{text[:40]}” is not {error}.") from None
