@@ -154,6 +154,15 @@ def test_credits_of_a_file_are_given_once(api, site):
     assert sum(each.billed_cost for each in site.ledger.charges()) == -3_500_000
 
 
+def test_a_key_that_is_too_long_is_refused_and_not_cut_off(api, site):
+    rows = [f"ann,1.00,Course,{'k' * length}{end}\n" for length, end in ((254, "a"), (254, "b"), (255, "c"))]
+    head = "user,amount,reason,key\n"
+    refused = api.post("import/credits?new=true", content=head + "".join(rows))
+    assert (refused.status_code, "line 4: key: at most 255 characters" in refused.json()["detail"]) == (400, True)
+    assert "line 3" not in refused.json()["detail"]
+    assert api.post("import/credits?new=true", content=head + "".join(rows[:2])).json()["given"] == 2
+
+
 def test_a_price_is_set(api, site):
     body = {"sku_id": "gpu:gpu:on-demand", "price": "1.20", "effective_from": "2026-03-11T09:00:00+01:00"}
     answer = api.post("prices", json=body).json()

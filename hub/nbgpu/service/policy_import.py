@@ -19,7 +19,7 @@ from nbgpu.settings.edits import FIELDS
 
 CREDIT_FIELDS = ("user", "amount", "reason", "group", "key")
 _NEEDED = {PolicyKind.BUDGET: ("name", "amount"), PolicyKind.QUOTA: ("name",)}
-_LONGEST_NAME, _LONGEST_KEY = 255, 100
+_LONGEST = 255  # characters of a name or key
 
 
 class LedgerBook(Protocol):
@@ -152,10 +152,10 @@ def explain_mistakes(mistakes: Sequence[Mistake]) -> str:
 
 
 def _read_credit(row: ImportRow, *, currency: str, at: int, by: str) -> Charge:
-    user, group, reason = (row.fields.get(key, "") for key in ("user", "group", "reason"))
+    user, group, reason, own = (row.fields.get(key, "") for key in ("user", "group", "reason", "key"))
     amount = row.fields.get("amount", "")
-    for name, text in (("user", user), ("group", group)):
-        if len(text) > _LONGEST_NAME or not text.isprintable():
+    for name, text in (("user", user), ("group", group), ("key", own)):  # cut off, a key would be another's
+        if len(text) > _LONGEST or not text.isprintable():
             raise InvalidOptions(Text("%(name)s: at most 255 characters, all of which can be printed.", name=name))
     if not user:
         raise InvalidOptions(Text("user: is missing."))
@@ -168,7 +168,7 @@ def _read_credit(row: ImportRow, *, currency: str, at: int, by: str) -> Charge:
     if not micro:
         raise InvalidOptions(Text("The amount is 0: nothing is given."))
     said = parse_reason(reason)
-    key = row.fields.get("key", "")[:_LONGEST_KEY] or "|".join((user, str(micro), said, group))
+    key = own or "|".join((user, str(micro), said, group))
     digest = hashlib.sha256(f"{user}|{key}".encode()).hexdigest()[:40]
     return build_credit(
         key=f"import|{digest}",
