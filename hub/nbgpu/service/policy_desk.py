@@ -6,7 +6,7 @@ from typing import Protocol
 
 from nbgpu.core.authorize import Policies
 from nbgpu.core.errors import InvalidOptions, UnknownPolicy
-from nbgpu.core.policy_edits import NEW, PolicyChange, PolicyEffect, PolicyEntry, PolicyKind
+from nbgpu.core.policy_edits import PolicyChange, PolicyEffect, PolicyEntry, PolicyKind
 from nbgpu.core.texts import Text
 from nbgpu.settings.edits import parse_fields, write_fields
 
@@ -134,8 +134,3 @@ class PolicyDesk:
 def removal(kind: PolicyKind, name: str, *, expected: int | None = None) -> PolicyChange:
     """Return the change that removes a policy."""
     return PolicyChange(kind=kind, name=name, fields=None, expected=expected)
-
-
-def addition(change: PolicyChange) -> PolicyChange:
-    """Return a change that only adds: where there is one of the name, nothing is done."""
-    return PolicyChange(kind=change.kind, name=change.name, fields=change.fields, expected=NEW)

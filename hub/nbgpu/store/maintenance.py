@@ -46,12 +46,7 @@ class SqlMaintenance:
                 row = MaintenanceRow(node=HERE, since=now)
                 db.add(row)
             row.reason, row.author, row.stop_at = said, by[:255], stop_at
-            when = (
-                f"what runs is stopped at {stop_at.isoformat(timespec='seconds')}" if stop_at else "what runs goes on"
-            )
-            db.add(
-                audit_row(now, actor=by, action="maintenance.begin", subject="this machine", detail=f"{said}; {when}")
-            )
+            db.add(_audit(now, "begin", by, f"{said}; {_describe(stop_at)}"))
             db.flush()
             return _to_maintenance(row)
 
