@@ -116,6 +116,7 @@ ALL = {"wanted": Wanted.ALL, "order": Order.STARTED}
         (ALL | {"group": "ml"}, ["s-1", "s-2", "s-5"]),
         (ALL | {"group": "Käse"}, ["s-2"]),
         (ALL | {"group": "m%"}, []),
+        (ALL | {"group": "ML"}, []),
         (ALL | {"text": "BO"}, ["s-3", "s-4"]),
         (ALL | {"text": "ann/x% c"}, ["s-2"]),
         (ALL | {"text": "b_b"}, []),

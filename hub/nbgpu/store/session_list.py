@@ -136,8 +136,9 @@ def _conditions(question: SessionQuestion) -> Iterator[ColumnElement[bool]]:
     yield from (column == value for column, value in same.items() if value is not None)
     if question.text:
         yield (row.username + "/" + row.servername + " " + row.flavor).icontains(question.text, autoescape=True)
-    if question.group is not None:  # as it stands in the JSON
-        yield cast(row.user_groups, String).contains(json.dumps(question.group), autoescape=True)
+    if question.group is not None:  # as it stands in the JSON; SQLite's LIKE would take "ML" for "ml"
+        groups = cast(row.user_groups, String)
+        yield func.replace(groups, json.dumps(question.group), "") != groups
     if question.since is not None:
         yield row.created_at >= question.since
     if question.before is not None:
