@@ -80,16 +80,15 @@ class _Form(LimitsHandler):
         """Answer with the form; where somebody else was faster, beside what is there now."""
         found = await asyncio.to_thread(self.find, typed.get("name", "")) if typed.get("name") else None
         changed = isinstance(problem, ChangedMeanwhile)
-        revision = self.revision if problem is not None and not changed else found.revision if found else NEW
-        if self.request.method == "POST" and problem is None:
-            revision = self.revision
+        looked_at = self.request.method == "POST" and not changed
+        there = found.revision if found is not None else NEW
         self.show(
             "limits_edit.html",
             kind=self.kind,
             title=KINDS[self.kind],
             fields=FIELDS[self.kind],
             typed=typed,
-            revision=revision,
+            revision=self.revision if looked_at else there,
             theirs=found if changed else None,
             problem=problem.text if problem is not None else None,
             labels=LABELS,
