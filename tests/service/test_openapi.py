@@ -51,6 +51,17 @@ def test_each_operation_says_what_it_answers():
     assert silent == set()
 
 
+def test_what_needs_if_match_says_so():
+    needing = {
+        (path, method): [each["name"] for each in operation.get("parameters", ())]
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+        if method != "parameters" and "428" in operation["responses"]
+    }
+    assert {method for _, method in needing} == {"put", "delete"}
+    assert all("If-Match" in names for names in needing.values())
+
+
 def test_it_needs_no_token(client):
     answer = client.get("openapi.json", headers={"Authorization": ""})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")

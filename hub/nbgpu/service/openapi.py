@@ -38,6 +38,12 @@ _WHO = {
     May.CULL: "The culler, with the scope custom:nbgpu:cull.",
     May.METRICS: "The scope read:metrics.",
 }
+_IF_MATCH: Mapping[str, Any] = {
+    "name": "If-Match",
+    "in": "header",
+    "description": "The ETag of the GET; without it where there is nothing yet.",
+    "schema": {"type": "string"},
+}
 
 
 class DocumentHandler(ApiHandler):
@@ -142,11 +148,14 @@ def _build_operation(
     }
     if operation.may is May.ANYBODY:
         built["security"] = []
-    if operation.parameters:
-        built["parameters"] = [
-            {"name": each.name, "in": "query", "description": each.description, "schema": dict(each.schema)}
-            for each in operation.parameters
-        ]
+    parameters: list[Mapping[str, Any]] = [
+        {"name": each.name, "in": "query", "description": each.description, "schema": dict(each.schema)}
+        for each in operation.parameters
+    ]
+    if HTTPStatus.PRECONDITION_REQUIRED in operation.refusals:
+        parameters.append(_IF_MATCH)
+    if parameters:
+        built["parameters"] = parameters
     if operation.upload is not None:
         built["requestBody"] = {"required": True, "content": {operation.upload: {"schema": {"type": "string"}}}}
     if operation.body is not None:
