@@ -254,3 +254,18 @@ async def test_a_price_is_looked_at_and_set_from_a_time_to_come(site):
         "price.set",
         "1.20 USD an hour from 2026-03-11T08:00:00+00:00",
     )
+
+
+async def test_a_file_does_not_undo_what_was_changed_since_it_was_looked_at(site):
+    async with browsing(books(site), "bill") as client:
+        page = await send(client, "limits/import", kind="budgets", text="name,amount\ntiny,1\nbig,9", step="preview")
+        seen = hidden(page)
+        await send(client, "limits/edit", **TINY, step="confirm")
+        late = await send(client, "limits/import", **seen, step="confirm")
+        assert (late.status_code, "changed since you looked" in alert(late)) == (409, True)
+        assert [each.name for each in site.policies.entries()] == ["tiny"]
+        again = await send(client, "limits/import", **hidden(late), step="confirm")
+        assert "All of the file is done" in again.text
+        form = await send(client, "limits/import", **(seen | {"seen": "x"}), step="confirm")
+    assert form.status_code == 400
+    assert {each.name: each.fields["amount"] for each in site.policies.entries()} == {"big": "9.00", "tiny": "1.00"}

@@ -180,6 +180,9 @@ class Kept:
     def entries(self):
         return self.kept
 
+    def newest(self):
+        return 0
+
     def build(self, entries):
         return Policies()
 

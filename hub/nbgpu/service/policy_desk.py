@@ -17,10 +17,13 @@ class PolicyBook(Protocol):
     def entries(self) -> tuple[PolicyEntry, ...]:
         """Return all."""
 
+    def newest(self) -> int:
+        """Return the revision of the newest change."""
+
     def build(self, entries: Sequence[PolicyEntry]) -> Policies:
         """Return what holds with these beside the file's."""
 
-    def change(self, changes: Sequence[PolicyChange], *, by: str) -> int:
+    def change(self, changes: Sequence[PolicyChange], *, by: str, seen: int | None = None) -> int:
         """Do all or nothing; return how many differ. Raises ChangedMeanwhile, UnknownPolicy."""
 
 
@@ -65,6 +68,7 @@ class PolicyPreview:
 
     differences: tuple[Difference, ...]
     effect: PolicyEffect
+    seen: int  # the revision of the newest change that was looked at
 
     def count(self, verb: str) -> int:
         """Return how many are added, changed, removed or kept."""
@@ -111,6 +115,7 @@ class PolicyDesk:
 
     def preview(self, changes: Sequence[PolicyChange]) -> PolicyPreview:
         """Return what changes would do, without doing it."""
+        seen = self._policies.newest()  # before the rest: what changes in between must not go unseen
         known = {(each.kind, each.name): each for each in self._policies.entries()}
         differences = tuple(
             Difference(change=each, before=found.fields if (found := known.get((each.kind, each.name))) else None)
@@ -124,11 +129,14 @@ class PolicyDesk:
                 known[each.kind, each.name] = PolicyEntry(kind=each.kind, name=each.name, fields=each.fields)
         names = {each.name for each in real if each.kind is PolicyKind.BUDGET and each.fields is not None}
         effect = self._effects.effect(self._policies.build(list(known.values())), names)
-        return PolicyPreview(differences=differences, effect=effect)
+        return PolicyPreview(differences=differences, effect=effect, seen=seen)
 
-    def change(self, changes: Sequence[PolicyChange], *, by: str) -> int:
-        """Do all or nothing; return how many differ from what was. Raises ChangedMeanwhile, UnknownPolicy."""
-        return self._policies.change(changes, by=by)
+    def change(self, changes: Sequence[PolicyChange], *, by: str, seen: int | None = None) -> int:
+        """Do all or nothing; return how many differ from what was. Raises ChangedMeanwhile, UnknownPolicy.
+
+        With `seen` of a preview also where anything was changed since.
+        """
+        return self._policies.change(changes, by=by, seen=seen)
 
 
 def removal(kind: PolicyKind, name: str, *, expected: int | None = None) -> PolicyChange:

@@ -75,6 +75,12 @@ class SqlPolicies:
         with unit_of_work(self._engine, reads_only=True) as db:
             return tuple(_to_entry(row) for row in db.scalars(query) if row.fields is not None)
 
+    @retried
+    def newest(self) -> int:
+        """Return the revision of the newest change, of whichever policy."""
+        with unit_of_work(self._engine, reads_only=True) as db:
+            return db.scalar(_NEWEST) or NEW
+
     def build(self, entries: Iterable[PolicyEntry]) -> Policies:
         """Return what holds with these beside the file's. Raises StoreError where one makes no sense."""
         return self._merge(self._parse(each.kind, each.fields) for each in entries)
@@ -91,16 +97,20 @@ class SqlPolicies:
         quotas = [each for each in found if isinstance(each, QuotaPolicy)]
         return merge(self.file, quotas, [each for each in found if isinstance(each, Budget)])
 
-    def change(self, changes: Sequence[PolicyChange], *, by: str) -> int:
+    def change(self, changes: Sequence[PolicyChange], *, by: str, seen: int | None = None) -> int:
         """Do all of it or nothing, each with its row in the audit log; return how many differ from what was.
 
-        Raises ChangedMeanwhile where somebody else was faster, UnknownPolicy for what is not there to be removed.
+        `seen` is what `newest` was when somebody looked at what it does; None: nobody did. Raises ChangedMeanwhile where
+        somebody else was faster, UnknownPolicy for what is not there to be removed.
         """
         with unit_of_work(self._engine) as db:
             if self._engine.dialect.name == "postgresql":
                 db.execute(text(f"SELECT pg_advisory_xact_lock({_EDITING_LOCK})"))
             known = {(row.kind, row.name): row for row in db.scalars(select(PolicyRow))}
-            revision = max((row.revision for row in known.values()), default=NEW) + 1
+            newest = max((row.revision for row in known.values()), default=NEW)
+            if seen is not None and seen != newest:
+                raise ChangedMeanwhile(Text("Budgets or quotas were changed since you looked: look again."))
+            revision = newest + 1
             now = self._clock()
             return sum(
                 _change(db, known.get((each.kind, each.name)), each, (revision, by, now), self.file.zone)

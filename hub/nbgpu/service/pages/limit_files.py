@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from nbgpu.core.errors import InvalidOptions, Refusal
+from nbgpu.core.errors import ChangedMeanwhile, InvalidOptions, Refusal
 from nbgpu.core.import_rows import Mistake, decode_table
 from nbgpu.core.policy_edits import PolicyKind
 from nbgpu.core.texts import Text, mark
@@ -67,6 +67,10 @@ class ImportPage(LimitsHandler):
                 self.redirect(url, status=HTTPStatus.SEE_OTHER)
             else:
                 self.show_import(text, looked=await asyncio.to_thread(self._look, text))
+        except ChangedMeanwhile as refusal:
+            looked = await asyncio.to_thread(self._look, text)
+            self.set_status(refusal.status_code)
+            self.show_import(text, looked=looked, problem=refusal.text)
         except Refusal as refusal:
             self.set_status(refusal.status_code)
             self.show_import(text, problem=refusal.text)
@@ -121,7 +125,10 @@ class ImportPage(LimitsHandler):
             return
         read = read_policies(self.desk, self.find_kind(self.table), text)
         _check(read.mistakes)
-        self.desk.change(read.changes, by=self.caller.name)
+        seen = self.get_body_argument("seen", "")
+        if not seen.isdecimal() or len(seen) > 18:
+            raise InvalidOptions(Text("Reload the page: you are not logged in, or the form is old."))
+        self.desk.change(read.changes, by=self.caller.name, seen=int(seen))
 
 
 class LimitsFile(LimitsHandler):
