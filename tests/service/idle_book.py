@@ -11,6 +11,7 @@ from nbgpu.core.idle_policy import IdlePolicy
 from nbgpu.core.idle_view import IdleView
 from nbgpu.core.leases import ServerRef
 from nbgpu.core.periods import to_seconds
+from nbgpu.core.prices import Price, PriceSheet
 from nbgpu.core.session_list import FoundSession, Place, SessionPage, Wanted
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -109,3 +110,13 @@ class FakeIdleBook:
         used = Extension(until=SECONDS + seconds, used=view.extension.used + seconds, asked_at=SECONDS)
         self.views[session_id] = replace(view, extension=used)
         return self.views[session_id]
+
+
+class Prices:
+    """Prices as a test decides them; without any each session costs what it did at its start."""
+
+    def __init__(self, *prices: Price) -> None:
+        self._sheet = PriceSheet(prices)
+
+    def sheet(self) -> PriceSheet:
+        return self._sheet

@@ -18,6 +18,7 @@ from nbgpu.store.quarantine import SqlQuarantines
 from nbgpu.telemetry.device_keeper import DeviceKeeper
 from nbgpu.wiring.pool import ServicePool
 from service.browse import browse
+from service.idle_book import Prices
 from support.site import make_flavor
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -87,7 +88,7 @@ class PoolSite:
     def books(self, **more) -> Books:
         """Return what the pages tell of."""
         limits = SqlLimits(self.engine, Policies(), lambda: NOW)
-        parts = {"statements": None, "limits": limits, "prices": None, "clock": lambda: NOW, "timezone": "UTC"}
+        parts = {"statements": None, "limits": limits, "prices": Prices(), "clock": lambda: NOW, "timezone": "UTC"}
         parts |= {"account_id": "nbgpu", "pool": self.pool, "audit": self.audit}
         return Books(**(parts | more))
 

@@ -16,6 +16,7 @@ from nbgpu.store.schema import SessionRow
 from nbgpu.store.session_list import SqlSessionList
 from nbgpu.store.work import unit_of_work
 from nbgpu.telemetry.server_stopper import ServerStopper
+from service.idle_book import Prices
 from service.pool_site import NOW
 from support.site import make_flavor
 
@@ -77,7 +78,7 @@ class SessionsSite:
         parts = {
             "statements": None,
             "limits": SqlLimits(self.engine, Policies(), lambda: NOW),
-            "prices": None,
+            "prices": Prices(),
             "clock": lambda: NOW,
             "timezone": "UTC",
             "account_id": "nbgpu",

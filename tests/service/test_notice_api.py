@@ -14,7 +14,7 @@ from nbgpu.service.api import api_routes
 from nbgpu.store import SqlAuditLog, open_database
 from nbgpu.store.broadcasts import SqlBroadcasts
 from nbgpu.store.maintenance import SqlMaintenance
-from service.idle_book import FakeIdleBook, make_view
+from service.idle_book import FakeIdleBook, Prices, make_view
 from service.pool_site import NOW
 from service.test_sessions import Hub, Money
 from service.test_site_pages import IMAGE, Images, alert, doctor
@@ -38,7 +38,7 @@ async def serving(engine, **more):
     books = Books(
         statements=None,
         limits=limits,
-        prices=None,
+        prices=Prices(),
         clock=lambda: NOW,
         timezone="UTC",
         account_id="nbgpu",

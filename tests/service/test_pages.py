@@ -20,7 +20,7 @@ from nbgpu.core.stops import Stop
 from nbgpu.service.books import Books
 from nbgpu.service.pages.rows import MOST, Filter, build_row, select
 from service.browse import EVIL, PREFIX, browse
-from service.idle_book import BUSY, IDLE, NOW, SECONDS, FakeIdleBook, make_view
+from service.idle_book import BUSY, IDLE, NOW, SECONDS, FakeIdleBook, Prices, make_view
 from support.site import make_flavor
 
 CPU = make_flavor("cpu", FlavorKind.CPU, display_name=EVIL)
@@ -44,7 +44,7 @@ async def browsing(idle, name=None, *, books=True, **headers):
     found = Books(
         statements=None,
         limits=SimpleNamespace(costs=lambda ids: dict.fromkeys(ids, 1_250_000)),
-        prices=None,
+        prices=Prices(),
         clock=lambda: NOW,
         timezone="UTC",
         account_id="nbgpu",

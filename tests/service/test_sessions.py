@@ -30,7 +30,7 @@ from nbgpu.service.callers import to_caller
 from nbgpu.service.operations import parse_body
 from nbgpu.service.recent import Recent
 from nbgpu.service.session_bodies import ExtensionBody, ReportBody
-from service.idle_book import BUSY, NOW, SECONDS, FakeIdleBook, FakeSessionBook, make_view
+from service.idle_book import BUSY, NOW, SECONDS, FakeIdleBook, FakeSessionBook, Prices, make_view
 from support.site import make_flavor
 
 SERVICE = "access:services!service=nbgpu"
@@ -98,7 +98,7 @@ async def serving(idle, money):
     books = Books(
         statements=SimpleNamespace(knows=lambda name: True),
         limits=money,
-        prices=None,
+        prices=Prices(),
         clock=lambda: NOW,
         timezone="UTC",
         account_id="nbgpu",

@@ -1,9 +1,13 @@
 """Starts and stops through the hub's own User.spawn and User.stop, on the fake engine."""
 
+from dataclasses import replace
+
 import pytest
 from jupyterhub.spawner import SpawnException
 
 from nbgpu.core.leases import LeaseState
+from nbgpu.core.prices import ALWAYS, build_prices
+from nbgpu.store.prices import SqlPrices
 from support.users import start
 
 
@@ -182,3 +186,20 @@ async def test_the_servers_token_ends_with_the_server(site):
     assert orm.APIToken.find(site.users.db, token) is not None
     await ann.stop()
     assert orm.APIToken.find(site.users.db, token) is None
+
+
+async def test_a_price_that_is_set_is_shown_and_kept_from_then_on(site):
+    """The menu, a running server's card and its lease: what is said is what is charged."""
+    flavor = site.desk.menu.get("one")
+    prices, ann = SqlPrices(site.leases._engine), site.users["ann"]
+    prices.ensure(build_prices(flavor, "USD", ALWAYS))
+    await start(ann, profile="one")
+    sku = next(each for each in prices.sheet().current(1) if ":gpu:" in each.sku_id)
+    prices.add([replace(sku, list_unit_price=7_500_000, effective_from=1)], author="root")
+    (card,) = [each for each in site.desk.view(frozenset(), None).cards if each.slug == "one"]
+    assert "7.50 USD per hour" in str(card.price)
+    assert "7.50 USD per hour" in str(site.desk.sessions("ann", [""])[""].price)
+    await ann.stop()
+    await start(ann, profile="one")
+    (lease,) = site.leases.open_leases()
+    assert lease.price_per_hour == 7_500_000

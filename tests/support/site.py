@@ -19,6 +19,7 @@ from nbgpu.spawner.docker import GPUDockerSpawner
 from nbgpu.spawner.flavored import FlavoredSpawner
 from nbgpu.spawner.turnstile import Turnstile
 from nbgpu.store import SqlAuditLog, SqlHomes, SqlLeaseStore, open_database
+from nbgpu.store.prices import SqlPrices
 from support.fake_docker import FakeDockerClient
 from support.users import Users
 
@@ -138,6 +139,7 @@ def build_site(
         images=shelf,
         currency="USD",
         turnstile=Turnstile(8),
+        prices=SqlPrices(engine),
     )
     defaults = {"get_desk": lambda: desk, "prefix": prefix, "launch_timeout": 20}
     c = Config()

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 def flavors(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the menu with what is free now."""
+    from nbgpu.core.periods import to_seconds
+    from nbgpu.core.prices import price_flavor
     from nbgpu.spawner.cards import build_card
 
     site = open_site(data, config)
     snapshot, leases = site.inventory.snapshot(), site.leases.open_leases()
     currency = site.settings.billing.currency
-    cards = [build_card(flavor, snapshot, leases, currency=currency) for flavor in site.menu.flavors]
+    sheet, now = site.prices.sheet(), to_seconds(site.clock())
+    priced = [price_flavor(flavor, sheet, now) for flavor in site.menu.flavors]
+    cards = [build_card(flavor, snapshot, leases, currency=currency) for flavor in priced]
     if as_json:
         print_json([_plain_card(card) for card in cards])
         return

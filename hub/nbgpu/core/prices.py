@@ -6,7 +6,7 @@ has only the host. The price of a flavor with GPUs is divided evenly among them,
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nbgpu.core.flavors import Flavor, FlavorKind
@@ -64,6 +64,14 @@ def build_prices(flavor: Flavor, currency: str, effective_from: int, tariff: Tar
     ]
 
 
+def price_flavor(flavor: Flavor, sheet: "PriceSheet", instant: int) -> Flavor:
+    """Return a flavor at the price that holds at an instant; as the menu has it where nobody has set another."""
+    devices = 0 if flavor.kind is FlavorKind.CPU else max(1, flavor.gpus)
+    menus = PriceSheet(build_prices(flavor, "", ALWAYS)).hourly(flavor.slug, devices, instant)
+    found = sheet.hourly(flavor.slug, devices, instant)
+    return flavor if found in (None, menus) else replace(flavor, price_per_hour=found)
+
+
 class PriceSheet:
     """All prices there are and were, by SKU and time."""
 
@@ -80,6 +88,13 @@ class PriceSheet:
         if not prices:
             return None
         return prices[max(0, bisect_right(prices, instant, key=lambda price: price.effective_from) - 1)]
+
+    def hourly(self, flavor: str, devices: int, instant: int, tariff: str = Tariff.ON_DEMAND) -> int | None:
+        """Return what an hour of a flavor with so many devices costs at an instant, in micro-units; None if unknown."""
+        host, device = self.at(host_sku(flavor, tariff), instant), self.at(device_sku(flavor, tariff), instant)
+        if host is None:
+            return None
+        return host.list_unit_price + (device.list_unit_price * devices if device is not None else 0)
 
     def parts(self, sku_id: str, period: Period) -> Iterator[tuple[Period, Price]]:
         """Yield the period cut where the price changes, each part with its price; nothing for an unknown SKU."""

@@ -25,9 +25,13 @@ def plain_session(
     flavor: Flavor | None,
     currency: str,
     cost: int | None,
+    price: int | None = None,
     broadcasts: Iterable[Broadcast] = (),
 ) -> dict[str, Any]:
-    """Return a session for JSON; money in micro-units, instants as ISO 8601 texts. `flavor` is None once it is gone."""
+    """Return a session for JSON; money in micro-units, instants as ISO 8601 texts. `flavor` is None once it is gone.
+
+    `price` is that of an hour now; None: as it was at the start.
+    """
     return {
         "session_id": view.session_id,
         "user": view.server.username,
@@ -42,7 +46,7 @@ def plain_session(
         "started_at": view.started_at.isoformat(),
         "as_of": now.isoformat(timespec="seconds"),
         "currency": currency,
-        "price_per_hour_micro": view.price_per_hour,
+        "price_per_hour_micro": view.price_per_hour if price is None else price,
         "cost_micro": cost,
         "until": view.until.isoformat() if view.until is not None else None,
         "time_limit_s": view.time_limit,

@@ -4,6 +4,7 @@ Money and quotas are about a minute old, sessions some seconds.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from nbgpu.core.broadcasts import Broadcast, shown
 from nbgpu.core.idle_view import IdleView
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.plain import plain_account, plain_quota
+from nbgpu.core.prices import PriceSheet
 from nbgpu.core.session_status import plain_session
 from nbgpu.core.statement_form import find_zone
 from nbgpu.service.books import Books, IdleBook
@@ -31,6 +33,7 @@ class Statuses:
         self._sessions: Recent[str, Mapping[str, IdleView]] = Recent(age_of_sessions)
         self._costs: Recent[str, int] = Recent(age)
         self._purses: Recent[Person, Purse] = Recent(age)
+        self._sheets: Recent[str, PriceSheet] = Recent(age_of_sessions)
         self._broadcasts: Recent[str, tuple[Broadcast, ...]] = Recent(age_of_sessions)
 
     def running(self, books: Books, idle: IdleBook, session_id: str) -> IdleView | None:
@@ -41,6 +44,7 @@ class Statuses:
         """Return sessions as JSON has them, without the budgets and quotas of their people."""
         now, zone = books.clock(), find_zone(books.timezone)
         broadcasts = self._broadcasts.get([_ALL], lambda _: {_ALL: _read_broadcasts(books)})[_ALL]
+        sheet = self._sheets.get([_ALL], lambda _: {_ALL: books.prices.sheet()})[_ALL]
         costs = self._costs.get([view.session_id for view in views], books.limits.costs)
         return [
             plain_session(
@@ -50,6 +54,7 @@ class Statuses:
                 flavor=books.flavors.get(view.flavor),
                 currency=books.currency,
                 cost=costs.get(view.session_id),
+                price=_find_price(view, sheet, now),
                 broadcasts=shown(broadcasts, now),
             )
             for view in views
@@ -70,6 +75,12 @@ class Statuses:
 
 def _person(view: IdleView) -> Person:
     return view.server.username, view.groups
+
+
+def _find_price(view: IdleView, sheet: PriceSheet, now: datetime) -> int | None:
+    if view.ended_at is not None:
+        return None
+    return sheet.hourly(view.flavor, len(view.devices), to_seconds(now))
 
 
 def _read_broadcasts(books: Books) -> tuple[Broadcast, ...]:

@@ -16,7 +16,7 @@ from nbgpu.core.authorize import Policies, Standing
 from nbgpu.core.budgets import Account, Budget, in_force
 from nbgpu.core.ledger import Charge, SessionFacts
 from nbgpu.core.periods import HOUR, Period, to_instant
-from nbgpu.core.prices import PriceSheet, device_sku, host_sku
+from nbgpu.core.prices import PriceSheet
 from nbgpu.core.quotas import Ask, Tenure
 from nbgpu.core.windows import WindowKind
 from nbgpu.store.metering import UNSETTLED, find_accrued, to_facts
@@ -108,11 +108,8 @@ class Book:
 
     def hourly(self, flavor: str, devices: int, default: int, tariff: str = "on-demand") -> int:
         """Return what an hour of a flavor with so many devices costs now, in micro-units."""
-        host = self.sheet.at(host_sku(flavor, tariff), self.now)
-        device = self.sheet.at(device_sku(flavor, tariff), self.now)
-        if host is None:
-            return default
-        return host.list_unit_price + (device.list_unit_price * devices if device is not None else 0)
+        found = self.sheet.hourly(flavor, devices, self.now, tariff)
+        return default if found is None else found
 
     def ask(self, row: SessionRow) -> Ask:
         """Return what a running session asks for: to go on."""

@@ -100,8 +100,8 @@ class SqlPolicies:
     def change(self, changes: Sequence[PolicyChange], *, by: str, seen: int | None = None) -> int:
         """Do all of it or nothing, each with its row in the audit log; return how many differ from what was.
 
-        `seen` is what `newest` was when somebody looked at what it does; None: nobody did. Raises ChangedMeanwhile where
-        somebody else was faster, UnknownPolicy for what is not there to be removed.
+        `seen` is what `newest` was when somebody looked at what it does; None: nobody did. Raises ChangedMeanwhile
+        where somebody else was faster, UnknownPolicy for what is not there to be removed.
         """
         with unit_of_work(self._engine) as db:
             if self._engine.dialect.name == "postgresql":

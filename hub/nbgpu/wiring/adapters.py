@@ -283,6 +283,7 @@ class Adapters:
             currency=self.settings.billing.currency,
             purse=self.limits,
             board=self.board,
+            prices=self.prices,
             idling=Idling(self.settings.idle_site, self.idle),
             turnstile=Turnstile(self.settings.engine.starts),
             on_doubt=on_doubt,

@@ -4,7 +4,7 @@ Engine-neutral and synchronous: each method may ask the driver, the database or 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -15,7 +15,9 @@ from nbgpu.core.flavors import FlavorKind
 from nbgpu.core.homes import OnDelete
 from nbgpu.core.leases import Lease, ServerRef
 from nbgpu.core.menu import IMAGE_KEY, Choice, Menu, parse_options
+from nbgpu.core.periods import to_seconds
 from nbgpu.core.ports import AuditLog, Homes, Inventory, LeaseStore
+from nbgpu.core.prices import PriceSheet, price_flavor
 from nbgpu.core.texts import Text
 from nbgpu.spawner.cards import Card, ImageView, build_card
 from nbgpu.spawner.device_access import DeviceAccess, DeviceGrant
@@ -56,6 +58,13 @@ class Notices(Protocol):
         """Return what holds now. Raises StoreError."""
 
 
+class Prices(Protocol):
+    """The price sheets."""
+
+    def sheet(self) -> PriceSheet:
+        """Return all prices. Raises StoreError."""
+
+
 class Desk:
     """Judges options, hands out leases, tells what is free."""
 
@@ -74,6 +83,7 @@ class Desk:
         purse: Purse | None = None,
         idling: Idling | None = None,
         board: Notices | None = None,
+        prices: Prices | None = None,
         on_delete: OnDelete = OnDelete.ARCHIVE,
         on_doubt: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -90,6 +100,7 @@ class Desk:
         self._purse = purse
         self._idling = idling
         self._board = board
+        self._prices = prices
         self.turnstile = turnstile
         self.doubt = on_doubt
 
@@ -124,6 +135,7 @@ class Desk:
         needs_devices = choice.flavor.kind is not FlavorKind.CPU
         devices = self._inventory.snapshot().devices if needs_devices else ()
         image_id = self.image_id(choice.image)
+        choice = replace(choice, flavor=price_flavor(choice.flavor, self._sheet(), to_seconds(datetime.now(UTC))))
         try:
             return self._leases.acquire(server, choice, image_id, devices, groups=groups)
         except NoCapacity:
@@ -189,10 +201,11 @@ class Desk:
         """Return the menu as it is now for a person. Raises NotAllowed when no flavor is open to them."""
         inventory, leases = self._inventory.snapshot(), self._leases.open_leases()
         time_limits = {flavor.slug: flavor.time_limit for flavor in self.menu.flavors}
+        sheet, now = self._sheet(), to_seconds(datetime.now(UTC))
         return MenuView(
             cards=tuple(
                 build_card(
-                    flavor,
+                    price_flavor(flavor, sheet, now),
                     inventory,
                     leases,
                     currency=self._currency,
@@ -214,6 +227,7 @@ class Desk:
         running = [each.session_id for each in found.values() if each.released_at is None]
         costs = self._purse.costs(running) if self._purse is not None and running else {}
         idle = self._idling.views(username, found.values()) if self._idling is not None and found else {}
+        sheet, now = self._sheet(), to_seconds(datetime.now(UTC))
         return {
             name: build_session_view(
                 lease,
@@ -221,6 +235,7 @@ class Desk:
                 devices,
                 self._currency,
                 cost=costs.get(lease.session_id),
+                price=sheet.hourly(lease.flavor, len(lease.allocation.slots), now) if not lease.released_at else None,
                 idle=idle.get(lease.session_id),
                 zone=self._idling.zone if self._idling is not None else UTC,
             )
@@ -234,6 +249,9 @@ class Desk:
         groups = tuple(groups)
         accounts, quotas = self._purse.accounts(username, groups), self._purse.quotas(username, groups)
         return build_meters(accounts, quotas, self._currency, datetime.now(UTC))
+
+    def _sheet(self) -> PriceSheet:
+        return self._prices.sheet() if self._prices is not None else PriceSheet(())
 
     def _preselect(self, groups: frozenset[str], last_options: object) -> Choice:
         """The last choice where it can still be had, else the default."""

@@ -44,17 +44,21 @@ def build_session_view(
     currency: str,
     *,
     cost: int | None = None,
+    price: int | None = None,
     idle: IdleView | None = None,
     zone: tzinfo = UTC,
 ) -> SessionView:
-    """Return the view of a lease; `flavor` is None when the menu has it no more, `zone` is the site's."""
+    """Return the view of a lease; `flavor` is None when the menu has it no more, `zone` is the site's.
+
+    `price` is that of an hour now; None: as it was at the start.
+    """
     names = [devices[uuid].name if uuid in devices else None for uuid in lease.allocation.device_uuids]
     return SessionView(
         flavor=flavor.display_name if flavor is not None else lease.flavor,
         flavor_slug=lease.flavor,
         image=lease.image,
         devices=tuple(name or "GPU" for name in names),
-        price=describe_price(lease.price_per_hour, currency),
+        price=describe_price(lease.price_per_hour if price is None else price, currency),
         time_limit=flavor.time_limit if flavor is not None else None,
         since=lease.active_at or lease.created_at,
         ended_at=lease.released_at,
