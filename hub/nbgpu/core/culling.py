@@ -172,6 +172,7 @@ def _forecast(tracks: Tracks, policy: IdlePolicy, look: Look, findings: Iterable
     counted = {each.signal for each in findings if each.state is not State.IGNORED}
     known = {signal: tracks[signal] for signal in counted}
     grace = min(policy.longest_grace, _worked(tracks) * policy.grace_percent // 100)
+    grace -= grace % 60  # "idle for 1 h 2 s" says nothing to anybody
     found = []
     if policy.idle_limit is not None and known:
         since, is_claimed = _since(known)
