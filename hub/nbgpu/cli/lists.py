@@ -33,7 +33,7 @@ def flavors(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_
         print_json([_plain_card(card) for card in cards])
         return
     print_table(
-        ["Flavor", "Name", "Kind", "Devices", "Machine", "Price", "Free"],
+        ["Flavor", "Name", "Kind", "Device", "Machine", "Price", "Free"],
         [
             [
                 card.slug,

@@ -1,10 +1,14 @@
 """How every list of the `nbgpu` command is printed: a table for people, JSON for scripts."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.cells import cell_len
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 WHOLE = ("UUID", "Devices", "Session")  # columns of identifiers
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -16,22 +20,52 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
-    """Print a table that keeps long cells whole by folding them; without rows, the sentence `empty`."""
-    from rich import box
+    """Print a table; where it is too wide for whole words, each row as a list. Without rows, the sentence `empty`."""
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     if not rows:
         typer.echo(empty)
         return
+    console = Console()
+    fits = sum(_least_width(*each) for each in zip(columns, *rows, strict=True)) <= console.width
+    for each in [_to_table(columns, rows)] if fits else _to_lists(columns, rows):
+        console.print(each)
+
+
+def _least_width(column: str, *cells: str) -> int:
+    """Return the characters that a column needs for whole words, with the space beside it."""
+    pieces = [piece for cell in cells for piece in (cell.splitlines() if column in WHOLE else cell.split())]
+    return max(map(cell_len, [column, *pieces])) + 3
+
+
+def _to_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         # What people copy or search for stays in one piece, and other columns give way.
         table.add_column(column, overflow="fold", no_wrap=column in WHOLE)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # Text: user names are not markup
-    Console().print(table)
+    return table
+
+
+def _to_lists(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> "Iterator[Table]":
+    """Yield each row as a list of what it has, below each other."""
+    from rich.table import Table
+    from rich.text import Text
+
+    for row in rows:
+        found = Table.grid(padding=(0, 2))
+        found.add_column()
+        found.add_column(overflow="fold")
+        for column, cell in zip(columns, row, strict=True):
+            if cell:
+                found.add_row(Text(column), Text(cell))
+        found.add_row("", "")
+        yield found
 
 
 def show(value: object, unit: str = "") -> str:
