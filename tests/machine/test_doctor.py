@@ -210,14 +210,18 @@ def serving(deployment, health):
 
 
 @pytest.mark.parametrize(
-    ("built", "level", "advice"),
+    ("built", "old", "level", "advice"),
     [
-        ({"base", "pytorch"}, Level.OK, ""),
-        ({"base"}, Level.WARN, "nbgpu images build pytorch"),
-        (set(), Level.FAIL, "nbgpu images build base pytorch"),
+        ({"base", "pytorch"}, set(), Level.OK, ""),
+        ({"base", "pytorch"}, {"pytorch"}, Level.WARN, "nbgpu images build pytorch"),
+        ({"base"}, {"base"}, Level.WARN, "nbgpu images build pytorch"),
+        (set(), set(), Level.FAIL, "nbgpu images build base pytorch"),
     ],
 )
-def test_images_of_the_menu_must_be_built(site, monkeypatch, built, level, advice):
+def test_images_of_the_menu_must_be_built_and_current(site, monkeypatch, built, old, level, advice):
+    monkeypatch.setattr(
+        checks, "image_state", lambda client, image, catalog: "out of date" if image.slug in old else "built"
+    )
     monkeypatch.setattr(checks, "find_image_id", lambda client, slug: "sha256:1" if slug in built else None)
     found = checks.check_images(site)
     assert (found.level, found.advice) == (level, advice)

@@ -4,7 +4,7 @@ import re
 import shutil
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,9 @@ from requests.exceptions import RequestException
 from nbgpu.core.errors import EngineUnavailable, HubError
 from nbgpu.core.findings import Finding, Level, fail, ok, warn
 from nbgpu.core.units import render_size
+from nbgpu.images.builder import STATES, image_state
 from nbgpu.images.built import find_image_id
+from nbgpu.images.catalog import load_catalog
 from nbgpu.machine.database import examine_database
 from nbgpu.machine.host import Host
 from nbgpu.machine.processes import hub_pid
@@ -28,6 +30,7 @@ SAFE_TOOLKIT = (1, 17, 8)  # CVE-2025-23266: earlier ones let an image run code 
 LITTLE_DISK, NO_DISK = 10 * 2**30, 2**30  # bytes
 CLOCK_LIMIT = 5.0  # seconds between our clock and Docker's
 BASE = "base"
+OUT_OF_DATE = STATES[2]
 _CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).close()"
 
 
@@ -162,7 +165,20 @@ def check_images(site: Adapters) -> Finding:
         return fail(f"{', '.join(stuck)} can't start: no image of theirs is built", advice)
     if missing:
         return warn(f"not built: {', '.join(missing)}", advice)
+    old = _find_old(site, wanted)
+    if old:
+        return warn(f"{', '.join(old)}: out of date", f"nbgpu images build {' '.join(old)}")
     return ok(f"{', '.join(wanted)}: built")
+
+
+def _find_old(site: Adapters, slugs: Iterable[str]) -> list[str]:
+    """Return those of the catalogue's images that its files, or what they stand on, are newer than."""
+    catalog = load_catalog()
+    known = {image.slug: image for image in catalog}
+    with _docker_errors():
+        return [
+            each for each in slugs if each in known and image_state(site.docker, known[each], catalog) == OUT_OF_DATE
+        ]
 
 
 def check_clock(site: Adapters) -> Finding:
