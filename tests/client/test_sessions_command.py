@@ -44,7 +44,7 @@ def test_those_that_run_are_listed(call):
 def test_those_of_one_user_are_listed_as_json(call):
     found = json.loads(call("--user", "ann", "--json"))
     assert {each["session_id"] for each in found} == {"a-1", "a-2"}
-    assert call("--user", "nobody").strip() == "There is no such server."
+    assert call("--user", "nobody").strip() == "No such server runs."
 
 
 def test_a_server_is_kept_running(call):

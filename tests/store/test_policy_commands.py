@@ -1,5 +1,7 @@
 """`nbgpu budgets set` and its like as they are called, on a deployment's database."""
 
+import json
+
 import pytest
 
 from nbgpu.core.errors import InvalidOptions, QuotaExceeded, UnknownPolicy
@@ -11,7 +13,8 @@ __all__ = ["nbgpu", "site"]
 
 
 def test_a_quota_is_set_shown_holds_and_is_removed(nbgpu, site):
-    assert "Nothing is done: this is a preview" in nbgpu("quotas", "set", "none", "--servers", "0", "--preview")
+    said = nbgpu("quotas", "set", "none", "--servers", "0", "--preview")
+    assert ("none: will be new: name none" in said, "Nothing is done: this is a preview" in said) == (True, True)
     assert "none: new: name none; servers 0" in nbgpu(
         "quotas", "set", "none", "--user", "bob", "--servers", "0"
     ).replace("user bob; ", "")
@@ -20,7 +23,8 @@ def test_a_quota_is_set_shown_holds_and_is_removed(nbgpu, site):
     cpu = next(flavor for flavor in site.settings.flavors if flavor.slug == "cpu")
     with pytest.raises(QuotaExceeded, match="may have 0 at one time"):
         site.leases.acquire(ServerRef("bob"), Choice(cpu, "base"), "sha256:1", ())
-    assert "none: removed" in nbgpu("quotas", "remove", "none")
+    assert "none: will be removed.\n" in nbgpu("quotas", "remove", "none", "--preview")
+    assert "none: removed.\n" in nbgpu("quotas", "remove", "none")
     with pytest.raises(UnknownPolicy, match="no “none”"):
         nbgpu("quotas", "remove", "none")
 
@@ -31,6 +35,17 @@ def test_a_budget_of_the_file_is_not_changed_here(nbgpu):
     with pytest.raises(UnknownPolicy, match="“each” is set in nbgpu.toml"):
         nbgpu("budgets", "remove", "each")
     assert "ann" in nbgpu("budgets")
+
+
+def test_what_is_set_is_listed_with_who_set_it(nbgpu):
+    assert "gpu_hours 20" in " ".join(nbgpu("quotas", "list").split())
+    nbgpu("budgets", "set", "course", "--group", "ml", "--amount", "5.00")
+    of_file, course = json.loads(nbgpu("budgets", "list", "--json"))
+    assert (of_file["name"], of_file["changed_at"]) == ("each", None)
+    assert (course["name"], course["fields"]["group"], course["fields"]["amount"]) == ("course", "ml", "5.00")
+    said = " ".join(nbgpu("budgets", "list").split())
+    for part in ("each", "everybody", "nbgpu.toml", "course", "group ml", "amount 5.00", course["author"]):
+        assert part in said
 
 
 def test_a_lowered_budget_says_what_is_spent(nbgpu):

@@ -9,15 +9,15 @@ import typer
 from typer.core import TyperGroup
 
 from nbgpu.cli.author import find_author
-from nbgpu.cli.lists import open_site, show_user_text
+from nbgpu.cli.lists import open_site
 from nbgpu.cli.money import budgets, quotas
 from nbgpu.cli.output import JsonOption
+from nbgpu.cli.policy_lines import describe_preview, list_policies
 from nbgpu.cli.setup import DEFAULT_DATA, ConfigOption, DataOption
-from nbgpu.core.policy_edits import PolicyChange, PolicyKind, describe_fields
+from nbgpu.core.policy_edits import PolicyChange, PolicyKind
 from nbgpu.core.units import render_price
 
 if TYPE_CHECKING:
-    from nbgpu.service.policy_desk import PolicyPreview
     from nbgpu.wiring.adapters import Adapters
 
 SHOW = "show"
@@ -46,7 +46,7 @@ Window = Annotated[str, typer.Option("--window", help='"day", "week", "month"; o
 
 
 @budgets_app.callback()
-def list_budgets(
+def show_budgets(
     context: typer.Context,
     *,
     data: DataOption = DEFAULT_DATA,
@@ -56,6 +56,18 @@ def list_budgets(
     """List budgets as they stand: spent, held by running servers, left, and when all will be spent."""
     if context.invoked_subcommand is None:
         budgets(data=data, config=config, as_json=as_json)
+
+
+@budgets_app.command("list")
+def list_budgets(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List the budgets that are set: name, for whom, what, and who set it."""
+    list_policies(open_site(data, config), PolicyKind.BUDGET, as_json=as_json)
+
+
+@quotas_app.command("list")
+def list_quotas(*, data: DataOption = DEFAULT_DATA, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List the quotas that are set: name, for whom, what, and who set it."""
+    list_policies(open_site(data, config), PolicyKind.QUOTA, as_json=as_json)
 
 
 @budgets_app.command("set")
@@ -186,28 +198,9 @@ def _do(site: "Adapters", changes: Sequence[PolicyChange], *, only: bool) -> Non
     preview = site.policy_desk.preview(changes)
     if not only:
         site.policy_desk.change(changes, by=find_author())
-    typer.echo("\n".join(_describe(preview)))
+    typer.echo("\n".join(describe_preview(preview, done=not only)))
     if only:
         typer.echo("Nothing is done: this is a preview.")
-
-
-def _describe(preview: "PolicyPreview") -> list[str]:
-    verbs = {"add": "new", "change": "changed", "remove": "removed", "keep": "as it was"}
-    lines = [
-        f"{each.change.name}: {verbs[each.verb]}: {show_user_text(describe_fields(each.change.fields))}"
-        for each in preview.differences[:20]
-    ]
-    if len(preview.differences) > len(lines):
-        lines.append(f"… and {len(preview.differences) - len(lines)} more.")
-    effect = preview.effect
-    lines.append(f"Servers that run now of people it is for: {effect.concerned}.")
-    for account in effect.overspent[:20]:
-        spent, amount = render_price(account.spent), render_price(account.budget.amount)
-        lines.append(f"{show_user_text(account.owner)} has spent {spent} of {amount} already.")
-    for title, servers in (("Told, then stopped", effect.ending), ("May run for less long", effect.shortened)):
-        if servers:
-            lines.append(f"{title}: {', '.join(show_user_text(str(each)) for each in servers[:20])}.")
-    return lines
 
 
 def _read(file: Path) -> str:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from nbgpu.client import Client
     from nbgpu.service.session_answers import ListedSession
 
+_NONE = {
+    Wanted.RUNNING: "No such server runs.",
+    Wanted.ENDED: "No such server has ended.",
+    Wanted.ALL: "There is no such server.",
+}
 app = typer.Typer(invoke_without_command=True)
 ServerArgument = Annotated[str, typer.Argument(metavar="USER[/SERVER]", help="A user's server; the first, or a named.")]
 
@@ -40,8 +45,10 @@ def sessions(
     if as_json:
         print_json([each.model_dump(mode="json") for each in found])
         return
+    is_filtered = state is not Wanted.RUNNING or user or flavor or search
+    empty = "No server runs." if not is_filtered else _NONE[state]
     columns = ["Server", "Flavor", "Started", "Cost", "Found"]
-    print_table(columns, [_row(each) for each in found], empty="There is no such server.")
+    print_table(columns, [_row(each) for each in found], empty=empty)
 
 
 @app.command()
