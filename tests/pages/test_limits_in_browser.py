@@ -62,7 +62,7 @@ def test_who_bills_sets_a_budget_a_file_and_a_price(address, site):
             page.get_by_label("Amount").fill("100.00")
             check(page)
             page.get_by_role("button", name="Look at what it does").click()
-            expect(page.get_by_text("It is new.")).to_be_visible()
+            expect(page.get_by_text("It will be new.")).to_be_visible()
             check(page)
             page.get_by_role("button", name="Set it").click()
             expect(page.get_by_role("status")).to_contain_text("It is set")

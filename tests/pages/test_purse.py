@@ -38,7 +38,14 @@ def account(spent: int, held: int = 0, *, group: str | None = None, amount: int 
             "1.50 USD free, 0.50 held for servers that run",
         ),
         (account(11_000_000), "My budget", 100, "out", "11.00 of 10.00 USD spent", "0.00 USD free"),
-        (account(-5_000_000), "My budget", 0, "ok", "0.00 of 10.00 USD spent", "15.00 USD free"),
+        (
+            account(-5_000_000),
+            "My budget",
+            0,
+            "ok",
+            "0.00 of 10.00 USD spent, 15.00 left (5.00 credited)",
+            "15.00 USD free",
+        ),
         (account(0, amount=0), "My budget", 100, "out", "0.00 of 0.00 USD spent", "0.00 USD free"),
     ],
 )

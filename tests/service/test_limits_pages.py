@@ -234,6 +234,19 @@ async def test_credits_are_given_once(site):
     assert (row.actor, row.detail) == ("bill", "2 credits of 40.00 USD in all to 2 people, of a file")
 
 
+async def test_more_credited_than_spent_is_told_in_words(site):
+    site.lease("ann", FlavorKind.CPU)
+    text = "user,amount,reason\nann,19.98,Course\n"
+    async with browsing(books(site), "bill") as client:
+        await send(client, "limits/edit", **TINY | {"amount": "20.00", "user": "ann"}, step="confirm")
+        page = await send(client, "limits/import", kind="credits", text=text, step="preview")
+        await send(client, "limits/import", **hidden(page), step="confirm")
+        panel = parse(await client.get("limits")).select_one(".nbgpu-meter")
+    said = " ".join(panel.text.split())
+    assert "0.00 of 20.00 USD spent, 39.98 left (19.98 credited) (0 %)" in said
+    assert "-" not in said
+
+
 async def test_a_price_is_looked_at_and_set_from_a_time_to_come(site):
     form = {"sku": "gpu:gpu:on-demand", "price": "1.20", "since": "2026-03-11T08:00"}
     async with browsing(books(site), "bill") as client:

@@ -61,7 +61,8 @@ def test_a_budget_is_set_changed_by_its_etag_and_removed(api, site):
     assert (preview["done"], preview["changes"][0]["verb"], site.policies.entries()) == (False, "add", ())
     assert api.post("budgets", json=body).json() == preview | {"done": True}
     again = api.post("budgets", json=body)
-    assert (again.status_code, "changed meanwhile by biller" in again.json()["detail"]) == (409, True)
+    said = "There is already a budget “course”: change it with PUT."
+    assert (again.status_code, again.json()["detail"]) == (409, said)
     found = api.get("budgets/course")
     assert found.json()["fields"] == {
         "name": "course",

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from datetime import timedelta
 from itertools import chain
 
 import pytest
@@ -86,7 +87,7 @@ async def test_what_is_looked_for_is_shown(site, query, found):
     async with browsing(site.books(), "eve") as client:
         page = await client.get(f"sessions?{query}")
     assert rows(page) == found
-    assert f"{len(found)} sessions" in page.text
+    assert f"Sessions: {len(found)}. Days" in page.text
 
 
 @pytest.mark.parametrize("query", ["state=x", "sort=size", "from=x", "after=x", "after=WyJ4Il0"])
@@ -117,6 +118,20 @@ async def test_pages_and_file_have_all_with_the_filter(tmp_path):
     assert (lines[-1]["ran_s"], lines[-1]["state"], lines[-1]["currency"]) == ("3600", "not known", "USD")
 
 
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(126, "2 min 6 s"), (59, "59 s"), (3600, "1 h"), (3659.6, "1 h 1 min"), (-3, "0 s")]
+)
+async def test_how_long_it_ran_is_told_to_the_second_below_an_hour_and_exact_in_the_file(site, seconds, shown):
+    ended = NOW - timedelta(days=1)
+    site.add("short", ended - timedelta(seconds=seconds), ended)
+    async with browsing(site.books(), "eve") as client:
+        page = parse(await client.get("sessions?state=all&q=short"))
+        (line,) = csv.DictReader(io.StringIO((await client.get("sessions/file?state=all&q=short")).text))
+    assert page.select_one("td[data-label='Ran for']").text == shown
+    assert line["ran_s"] == str(max(0, round(seconds)))
+    assert "Sessions: 1. Days are" in page.select_one("main").text
+
+
 async def test_a_name_is_shown_as_it_is(site):
     site.add(EVIL, NOW)
     async with browsing(site.books(), "eve") as client:
@@ -133,6 +148,8 @@ async def test_many_are_stopped_once_each_and_each_has_its_result(site):
         assert site.hub.stopped == [], "a preview does nothing"
         path = await confirm(client, answer)
         found = await results(client, path)
+        status = parse(await client.get(path)).select_one("#plan [role=status]").text
+        assert status == "Done: 3 of 3. Not as meant: 2."
         await confirm_again(client, path)
         again = await results(client, path)
     assert (
@@ -157,7 +174,10 @@ async def test_many_are_stopped_once_each_and_each_has_its_result(site):
 async def test_all_that_match_are_extended_and_nobody_else(site):
     async with browsing(site.books(), "eve") as client:
         answer = await send(client, all="1", q="user-", state="all", act="limit", span="7200")
-        found = await results(client, await confirm(client, answer))
+        path = await confirm(client, answer)
+        found = await results(client, path)
+        status = parse(await client.get(path)).select_one("#plan [role=status]").text
+        assert status == f"Done: {len(found)} of {len(found)}."
         idle = await results(client, await confirm(client, await send(client, "s-user-3", act="extend", span="3600")))
     assert found == {f"s-user-{number}": "Its time limit is later." for number in (0, 1, 3, 4, 6, 7)}
     assert idle == {"s-user-3": "It is extended."}

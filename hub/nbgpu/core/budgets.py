@@ -51,8 +51,22 @@ class Account:
 
     @property
     def percent(self) -> int:
-        """How much of the amount is spent, rounded down; of an amount of nothing all is."""
-        return self.spent * 100 // self.budget.amount if self.budget.amount else 100
+        """How much of the amount is spent, rounded down, at least 0; of an amount of nothing all is."""
+        return max(0, self.spent) * 100 // self.budget.amount if self.budget.amount else 100
+
+    def describe_spent(self, currency: str) -> Text:
+        """Return what is spent of it; never below 0: what was given back beyond that is told as credited."""
+        spent, amount = render_money(max(0, self.spent)), render_money(self.budget.amount)
+        if self.spent >= 0:
+            return Text("%(spent)s of %(amount)s %(currency)s spent", spent=spent, amount=amount, currency=currency)
+        return Text(
+            "%(spent)s of %(amount)s %(currency)s spent, %(left)s left (%(credited)s credited)",
+            spent=spent,
+            amount=amount,
+            currency=currency,
+            left=render_money(max(0, self.left)),
+            credited=render_money(-self.spent),
+        )
 
     def seconds_left(self, price_per_hour: int) -> int | None:
         """Return how long a session of this price could run on what is neither spent nor held; None without a price."""

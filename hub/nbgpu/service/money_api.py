@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import ClassVar
 
+from nbgpu.core.errors import ChangedMeanwhile
 from nbgpu.core.periods import to_seconds
 from nbgpu.core.plain import plain_account, plain_quota
 from nbgpu.core.policy_edits import NEW, PolicyKind
+from nbgpu.core.texts import Text
 from nbgpu.service.handler import ApiHandler
 from nbgpu.service.money_answers import (
     BudgetAnswer,
@@ -32,7 +34,25 @@ from nbgpu.service.price_change import draft_price
 WHOSE = Parameter(name="user", description="Whose; without it one's own, or all for who reads all.")
 
 
-class BudgetsHandler(PolicyHandler):
+_TAKEN = {
+    PolicyKind.BUDGET: Text("There is already a budget “%(name)s”: change it with PUT.").template,
+    PolicyKind.QUOTA: Text("There is already a quota “%(name)s”: change it with PUT.").template,
+}
+
+
+class _AddHandler(PolicyHandler):
+    """What adds a budget or quota."""
+
+    async def add(self, kind: PolicyKind) -> None:
+        """Add what was sent. Raises ChangedMeanwhile where there is one of its name."""
+        change = self.desk.draft(kind, to_texts(self.body), expected=NEW)
+        entries = await asyncio.to_thread(self.desk.entries, kind)
+        if any(each.name == change.name for each in entries):
+            raise ChangedMeanwhile(Text(_TAKEN[kind], name=change.name))
+        await self.do([change])
+
+
+class BudgetsHandler(_AddHandler):
     """Budgets as they stand: one's own, or all for who reads all."""
 
     operations: ClassVar[Mapping[str, Operation]] = {
@@ -65,10 +85,10 @@ class BudgetsHandler(PolicyHandler):
 
     async def post(self) -> None:
         """Add one. Raises ChangedMeanwhile where there is one of its name."""
-        await self.do([self.desk.draft(PolicyKind.BUDGET, to_texts(self.body), expected=NEW)])
+        await self.add(PolicyKind.BUDGET)
 
 
-class QuotasHandler(PolicyHandler):
+class QuotasHandler(_AddHandler):
     """A person's quotas as they stand."""
 
     operations: ClassVar[Mapping[str, Operation]] = {
@@ -94,7 +114,7 @@ class QuotasHandler(PolicyHandler):
 
     async def post(self) -> None:
         """Add one. Raises ChangedMeanwhile where there is one of its name."""
-        await self.do([self.desk.draft(PolicyKind.QUOTA, to_texts(self.body), expected=NEW)])
+        await self.add(PolicyKind.QUOTA)
 
 
 class PricesHandler(PolicyHandler):

@@ -53,17 +53,11 @@ def build_meters(
 
 
 def _of_account(account: Account, currency: str, now: int) -> Meter:
-    amount = account.budget.amount
     forecast = account.forecast(now) if account.alerts_due() else None
     return Meter(
         title=Text("Budget of group “%(group)s”", group=account.owner) if account.budget.is_pool else Text("My budget"),
-        percent=max(0, min(100, account.percent)),
-        used=Text(
-            "%(spent)s of %(amount)s %(currency)s spent",
-            spent=render_money(max(0, account.spent)),
-            amount=render_money(amount),
-            currency=currency,
-        ),
+        percent=min(100, account.percent),
+        used=account.describe_spent(currency),
         left=_describe_left(
             render_money(max(0, account.left - account.held)), render_money(account.held), Text(currency), account.held
         ),

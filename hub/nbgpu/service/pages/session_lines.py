@@ -32,6 +32,11 @@ class Line:
     state: Text
     detail: Text | None  # why it ended, or what happens to it
 
+    @property
+    def ran_shown(self) -> timedelta:
+        """How long it ran as people read it: below an hour with seconds, else in whole minutes."""
+        return self.ran if self.ran < timedelta(hours=1) else timedelta(minutes=round(self.ran / timedelta(minutes=1)))
+
 
 def build_line(
     found: FoundSession, flavors: Mapping[str, Flavor], costs: Mapping[str, int], *, now: datetime, zone: tzinfo
@@ -48,7 +53,7 @@ def build_line(
         flavor=flavor.display_name if flavor is not None else view.flavor,
         devices=len(view.devices),
         started=view.started_at,
-        ran=timedelta(minutes=max(0, round(ran.total_seconds() / 60))),
+        ran=timedelta(seconds=max(0, round(ran.total_seconds()))),
         cost=costs.get(view.session_id),
         is_running=is_running,
         state=STATES[find_state(view)] if is_running else _ENDED,
