@@ -52,8 +52,8 @@ async def serving(engine, **more):
     server.add_sockets([socket])
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1/", trust_env=False, timeout=30) as client:
 
-        async def ask(method, path, who="operator", **body):
-            headers = {"Authorization": f"token {who}"}
+        async def ask(method, path, who="operator", match=None, **body):
+            headers = {"Authorization": f"token {who}"} | ({"If-Match": match} if match else {})
             return await client.request(method, path, json=body or None, headers=headers)
 
         yield ask
@@ -88,9 +88,14 @@ async def test_maintenance_begins_changes_and_ends(engine):
         assert (await ask("GET", "maintenance", "ann")).json()["is_on"] is False
         begun = await ask("PUT", "maintenance", reason="driver", stop_at=stop_at.isoformat())
         assert (begun.json()["is_on"], begun.json()["stop_at"]) == (True, stop_at.isoformat())
-        assert (await ask("PUT", "maintenance", reason="driver")).json()["stop_at"] is None
+        etag = (await ask("GET", "maintenance")).headers["ETag"]
+        for method, body in (("PUT", {"reason": "x"}), ("DELETE", {})):
+            assert (await ask(method, "maintenance", **body)).status_code == 428
+            assert (await ask(method, "maintenance", match='"old"', **body)).status_code == 412
+        assert (await ask("PUT", "maintenance", match=etag, reason="driver")).json()["stop_at"] is None
+        assert (await ask("DELETE", "maintenance", match=etag)).status_code == 412
         assert (await ask("GET", "maintenance", "ann")).json()["reason"] == "driver"
-        assert [(await ask("DELETE", "maintenance")).status_code for _ in range(2)] == [204, 204]
+        assert [(await ask("DELETE", "maintenance", match=each)).status_code for each in ("*", None)] == [204, 204]
         assert (await ask("GET", "maintenance", "ann")).json()["is_on"] is False
     actions = [each.action for each in SqlAuditLog(engine).latest()]
     assert actions == ["maintenance.end", "maintenance.begin", "maintenance.begin"]
@@ -105,6 +110,8 @@ async def test_maintenance_begins_changes_and_ends(engine):
         ("POST", "broadcasts", {"text": "x", "seconds": 60, "more": 1}, "more"),
         ("PUT", "maintenance", {"reason": " "}, "Say why"),
         ("PUT", "maintenance", {"reason": "x", "stop_at": "2026-03-10T13:00:00"}, "timezone"),
+        ("PUT", "maintenance", {"reason": "x", "stop_at": 1773144000}, "ISO 8601"),
+        ("PUT", "maintenance", {"reason": "x", "stop_at": "1773144000"}, "ISO 8601"),
         ("PUT", "maintenance", {"reason": "x", "stop_at": NOW.isoformat()}, "5 minutes at least"),
     ],
 )

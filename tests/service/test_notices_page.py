@@ -1,11 +1,14 @@
 """The page of messages to everybody and of maintenance, over a real database."""
 
+import re
 from datetime import timedelta
 
 import pytest
 
 from nbgpu.core.errors import UnderMaintenance
 from nbgpu.core.leases import ServerRef
+from nbgpu.service.pages.base import NothingPage
+from nbgpu.service.pages.routes import page_routes
 from nbgpu.store.board import SqlBoard
 from nbgpu.store.broadcasts import SqlBroadcasts
 from nbgpu.store.maintenance import SqlMaintenance
@@ -38,7 +41,8 @@ async def send(client, path: str, **fields: str):
     """Send a form of the page, with its token against forgery."""
     page = parse(await client.get("notices"))
     token = page.select_one("input[name=_xsrf]")["value"]
-    return await client.post(f"notices/{path}", data={"_xsrf": token} | fields, follow_redirects=True)
+    seen = page.select_one("input[name=seen]")["value"]
+    return await client.post(f"notices/{path}", data={"_xsrf": token, "seen": seen} | fields, follow_redirects=True)
 
 
 def banners(page) -> list[str]:
@@ -133,3 +137,39 @@ async def test_what_makes_no_sense_is_said_and_what_was_typed_stays(site, path, 
         kept = {each["name"]: each.get("value") or each.text for each in parse(page).select("#text, #reason")}
         assert "kept" in kept.values()
     assert (site.broadcasts.latest(), site.maintenance.current()) == ((), None)
+
+
+@pytest.mark.parametrize(("path", "fields"), [("maintenance", {"reason": "mine", "stop": "3600"}), ("end", {})])
+async def test_what_somebody_else_changed_meanwhile_is_shown_and_not_undone(site, path, fields):
+    site.maintenance.begin("first", None, by="eve")
+    async with browsing(books(site), "root") as client:
+        old = parse(await client.get("notices")).select_one("input[name=seen]")["value"]
+        theirs = site.maintenance.begin("theirs", None, by="eve")
+        answer = await send(client, path, seen=old, **fields)
+        assert (answer.status_code, "Somebody has changed" in parse(answer).select_one("[role=alert]").text) == (
+            409,
+            True,
+        )
+        assert ("theirs" in answer.text, site.maintenance.current()) == (True, theirs)
+        if fields:
+            assert parse(answer).select_one("#reason")["value"] == "mine"
+            assert parse(answer).select_one("#stop option[selected]")["value"] == "3600"
+        await send(client, path, **fields)  # as it is now shown
+    assert site.maintenance.current() != theirs
+
+
+@pytest.mark.parametrize("path", ["prices/", "limits/budgets", "nope", "static"])
+async def test_what_is_no_page_is_said_in_a_page(site, path):
+    async with browsing(books(site), "ann") as client:
+        answer = await client.get(path)
+        assert (answer.status_code, "There is no such page" in parse(answer).select_one("[role=alert]").text) == (
+            404,
+            True,
+        )
+
+
+@pytest.mark.parametrize("path", ["api/v1/openapi.json", "api/nope", "health", "metrics"])
+def test_pages_hide_nothing_that_is_none(path):
+    (rule,) = [each[0] for each in page_routes("/x/", lambda: None, auth=object()) if each[1] is NothingPage]
+    assert re.fullmatch(rule, f"/x/{path}") is None
+    assert re.fullmatch(rule, "/x/apiary")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tornado.testing import bind_unused_port
 
 from nbgpu.core.authorize import Policies
-from nbgpu.core.policy_edits import PolicyEffect, PolicyEntry, PolicyKind
+from nbgpu.core.policy_edits import PolicyChange, PolicyEffect, PolicyEntry, PolicyKind
 from nbgpu.service.app import LONGEST_BODY, PREFIX, make_app
 from nbgpu.service.policy_desk import PolicyDesk
 from nbgpu.service.policy_import import read_policies, write_policies
@@ -108,6 +108,16 @@ def test_a_quota_and_what_is_set_are_listed(api):
         ("quotas?preview=perhaps", {"name": "x", "servers": 1}, 400, "preview “perhaps” is neither true nor false"),
         ("prices", {"sku_id": "x", "price": "1"}, 400, "There is no SKU “x”"),
         ("prices", {"sku_id": "cpu:host:on-demand", "price": "-1"}, 400, "The price “-1” is not"),
+        *(
+            ("prices", {"sku_id": "cpu:host:on-demand", "price": "1", "effective_from": begin}, 400, words)
+            for begin, words in (
+                ("9999-12-31T23:59:59-12:00", "within 10 years"),
+                ("2099-01-01T00:00:00Z", "within 10 years"),
+                ("1893456000", "ISO 8601"),
+                (1893456000, "ISO 8601"),
+                ("2027-01-01T00:00:00", "timezone"),
+            )
+        ),
         (
             "prices",
             {"sku_id": "cpu:host:on-demand", "price": "1", "effective_from": "2020-01-01T00:00:00Z"},
@@ -244,3 +254,33 @@ def _canonical(policy, kept) -> dict:
 def test_answers_are_json_that_the_document_describes(api):
     document = json.loads(api.get("openapi.json").text)
     assert {"post", "get"} <= set(document["paths"]["/api/v1/budgets"])
+
+
+def test_credits_that_somebody_else_gave_meanwhile_are_not_told_as_given(site):
+    desk = books(site).credits
+    text = "user,amount,reason\nann,1.00,thanks\nbob,2.00,thanks\n"
+    found = desk.read(text, by="bill", with_unknown=True)
+    first = desk.read("user,amount,reason\nann,1.00,thanks\n", by="bea", with_unknown=True)
+    assert desk.give(first, by="bea").total == 1_000_000
+    given = desk.give(found, by="bill")
+    assert (len(given.charges), given.known, given.total) == (1, 1, 2_000_000)
+
+
+def test_a_change_that_was_overtaken_is_a_failed_precondition(api, site, monkeypatch):
+    api.post("budgets", json={"name": "course", "group": "ml", "amount": "100.00"})
+    real = site.policies.newest
+
+    def overtaken():  # a preview is made between the look at the ETag and the change
+        monkeypatch.undo()
+        entry = PolicyDesk(site.policies, None).find(PolicyKind.BUDGET, "course")
+        change = PolicyChange(
+            kind=entry.kind, name="course", fields=dict(entry.fields) | {"amount": "7.00"}, expected=entry.revision
+        )
+        site.policies.change([change], by="bea")
+        return real()
+
+    monkeypatch.setattr(site.policies, "newest", overtaken)
+    body = {"group": "ml", "amount": "50.00"}
+    answer = api.put("budgets/course", json=body, headers={"If-Match": "*"})
+    assert (answer.status_code, api.get("budgets/course").json()["fields"]["amount"]) == (412, "7.00")
+    assert api.put("budgets/course", json=body, headers={"If-Match": "*"}).status_code == 200

@@ -1,6 +1,6 @@
 """Setting a price from a time on. Pure."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from nbgpu.core.errors import InvalidOptions
 from nbgpu.core.periods import to_instant
@@ -8,9 +8,11 @@ from nbgpu.core.prices import Price, PriceSheet
 from nbgpu.core.texts import Text
 from nbgpu.core.units import parse_price, render_price
 
+FURTHEST = timedelta(days=3653)  # from now, that a price may begin
+
 
 def build_new_price(sheet: PriceSheet, sku: str, price: str, begin: datetime, *, now: datetime) -> Price:
-    """Return a SKU's new price. Raises InvalidOptions: no such SKU, no price, or a time that is past."""
+    """Return a SKU's new price. Raises InvalidOptions: no such SKU or price; a time past or too far off."""
     if begin < now.replace(microsecond=0):
         raise InvalidOptions(
             Text(
@@ -18,6 +20,8 @@ def build_new_price(sheet: PriceSheet, sku: str, price: str, begin: datetime, *,
                 time=begin.strftime("%Y-%m-%d %H:%M:%S %Z"),
             )
         )
+    if begin - now > FURTHEST:
+        raise InvalidOptions(Text("A price begins within 10 years from now. Give an earlier time."))
     known = sheet.at(sku, int(now.timestamp()))
     if known is None:
         raise InvalidOptions(Text("There is no SKU “%(sku)s”: the list of prices has all.", sku=sku[:80]))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import EllipsisType
 from typing import TYPE_CHECKING, Protocol
 
 from nbgpu.core.activity import Report
@@ -159,11 +160,16 @@ class MaintenanceBook(Protocol):
     def current(self) -> Maintenance | None:
         """Return what has begun and not ended."""
 
-    def begin(self, reason: str, stop_at: datetime | None, *, by: str) -> Maintenance:
-        """Start no server from now on, and stop those that run at `stop_at`. Raises InvalidOptions."""
+    def begin(
+        self, reason: str, stop_at: datetime | None, *, by: str, seen: "Maintenance | EllipsisType | None" = ...
+    ) -> Maintenance:
+        """Start no server from now on, and stop those that run at `stop_at`; `seen` is what was looked at.
 
-    def end(self, *, by: str) -> bool:
-        """Start servers again; False where there was no maintenance."""
+        Raises InvalidOptions, ChangedMeanwhile.
+        """
+
+    def end(self, *, by: str, seen: "Maintenance | EllipsisType | None" = ...) -> bool:
+        """Start servers again; False where there was no maintenance. Raises ChangedMeanwhile."""
 
 
 class ImageBook(Protocol):

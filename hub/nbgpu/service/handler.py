@@ -124,7 +124,8 @@ class ApiHandler(RequestHandler):
         self.write(found.model_dump_json())
 
     def check_match(self, current: BaseModel) -> None:
-        """See that who changes something has seen it as it is: If-Match has the ETag of the GET that answers `current`.
+        """See that who changes something has seen it as it is: If-Match has the ETag of the GET that answers `current`;
+        "*" matches whatever is there.
 
         428 without it, 412 where somebody else was faster.
         """
@@ -132,7 +133,8 @@ class ApiHandler(RequestHandler):
         if wanted is None:
             reason = "Send If-Match with the ETag of the GET: two people must not undo each other's changes unseen."
             raise HTTPError(HTTPStatus.PRECONDITION_REQUIRED, reason=reason)
-        if to_etag(current) not in [each.strip().removeprefix("W/") for each in wanted.split(",")]:
+        sent = [each.strip().removeprefix("W/") for each in wanted.split(",")]
+        if "*" not in sent and to_etag(current) not in sent:
             reason = "It has been changed since you read it. GET it again, and look at what is there now."
             raise HTTPError(HTTPStatus.PRECONDITION_FAILED, reason=reason)
 

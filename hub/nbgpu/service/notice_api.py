@@ -1,18 +1,21 @@
 """The API of what everybody is told: messages, and maintenance."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from http import HTTPStatus
 from typing import ClassVar
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
+from tornado.web import HTTPError
 
 from nbgpu.core.broadcasts import Broadcast
+from nbgpu.core.errors import ChangedMeanwhile
 from nbgpu.core.maintenance import Maintenance
 from nbgpu.service.books import BroadcastBook, MaintenanceBook
 from nbgpu.service.handler import ApiHandler, needed
-from nbgpu.service.operations import Answer, Body, Instant, May, Operation
+from nbgpu.service.operations import Answer, Body, Instant, May, Operation, SentInstant
 
 
 class NewBroadcast(Body):
@@ -43,8 +46,8 @@ class NewMaintenance(Body):
     """Maintenance that is to begin, or to be changed."""
 
     reason: str = Field(description="Everybody reads it; at most 200 characters.")
-    stop_at: AwareDatetime | None = Field(
-        default=None, strict=False, description="When what runs is stopped: in 5 minutes at least; null: it goes on."
+    stop_at: SentInstant | None = Field(
+        default=None, description="When what runs is stopped: in 5 minutes at least; null: it goes on."
     )
 
 
@@ -109,18 +112,28 @@ class BroadcastHandler(_Broadcasts):
         self.set_status(HTTPStatus.NO_CONTENT)
 
 
+_MATCH = (HTTPStatus.PRECONDITION_FAILED, HTTPStatus.PRECONDITION_REQUIRED)
+
+
 class MaintenanceHandler(ApiHandler):
     """Whether servers are started."""
 
     operations: ClassVar[Mapping[str, Operation]] = {
         "GET": Operation(summary="Whether there is maintenance: no server is started.", answer=MaintenanceAnswer),
         "PUT": Operation(
-            summary="Begin maintenance, or change what has begun: no server is started, what runs drains.",
+            summary="Begin maintenance, or change it with If-Match: no server is started, what runs drains.",
             answer=MaintenanceAnswer,
             body=NewMaintenance,
             may=May.OPERATE,
+            refusals=_MATCH,
         ),
-        "DELETE": Operation(summary="End maintenance.", answer=None, may=May.OPERATE, status=HTTPStatus.NO_CONTENT),
+        "DELETE": Operation(
+            summary="End maintenance; with If-Match.",
+            answer=None,
+            may=May.OPERATE,
+            status=HTTPStatus.NO_CONTENT,
+            refusals=_MATCH,
+        ),
     }
 
     @property
@@ -130,26 +143,45 @@ class MaintenanceHandler(ApiHandler):
 
     async def get(self) -> None:
         """Answer with what holds."""
-        self.answer(_answer(await asyncio.to_thread(self.maintenance.current)))
+        self.answer(answer_maintenance(await asyncio.to_thread(self.maintenance.current)))
 
     async def put(self) -> None:
         """Begin or change it."""
-        by = self.caller.name
-        self.answer(
-            _answer(await asyncio.to_thread(self.maintenance.begin, self.body.reason, self.body.stop_at, by=by))
-        )
+        by, body, seen = self.caller.name, self.body, await self._look()
+        with _told_as_failed():
+            begun = await asyncio.to_thread(self.maintenance.begin, body.reason, body.stop_at, by=by, seen=seen)
+        self.answer(answer_maintenance(begun))
 
     async def delete(self) -> None:
         """End it; nothing is done where there is none."""
-        await asyncio.to_thread(self.maintenance.end, by=self.caller.name)
+        seen = await self._look()
+        with _told_as_failed():
+            await asyncio.to_thread(self.maintenance.end, by=self.caller.name, seen=seen)
         self.set_status(HTTPStatus.NO_CONTENT)
+
+    async def _look(self) -> Maintenance | None:
+        """Return what holds, which who changes it must have seen; where there is none nothing is asked for."""
+        found = await asyncio.to_thread(self.maintenance.current)
+        if found is not None or "If-Match" in self.request.headers:
+            self.check_match(answer_maintenance(found))
+        return found
+
+
+@contextmanager
+def _told_as_failed() -> Iterator[None]:
+    """Answer 412 where somebody else was faster between the look and the change."""
+    try:
+        yield
+    except ChangedMeanwhile as error:
+        raise HTTPError(HTTPStatus.PRECONDITION_FAILED, reason=str(error)) from None
 
 
 def _plain(broadcast: Broadcast) -> BroadcastAnswer:
     return BroadcastAnswer.model_validate(broadcast, from_attributes=True)
 
 
-def _answer(maintenance: Maintenance | None) -> MaintenanceAnswer:
+def answer_maintenance(maintenance: Maintenance | None) -> MaintenanceAnswer:
+    """Return maintenance as it is answered."""
     if maintenance is None:
         return MaintenanceAnswer(is_on=False)
     return MaintenanceAnswer(

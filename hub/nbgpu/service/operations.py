@@ -1,12 +1,22 @@
 """What each part of the REST API takes and gives, and who may ask at all: it is checked and told of by this alone."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, ValidationError, WithJsonSchema
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from nbgpu.core.errors import InvalidOptions, NotAllowed
 from nbgpu.service.callers import BILL, OPERATE, READ_ALL, Caller
@@ -47,6 +57,16 @@ class Operation:
     status: int = 200
     refusals: tuple[int, ...] = ()  # beside 400, 401, 403, 405 and 503, which all have
     media: tuple[str, ...] = ("application/json",)
+
+
+def _check_written(value: object) -> object:
+    """Refuse numbers, which would be taken for seconds since 1970. Raises ValueError."""
+    if isinstance(value, datetime) or (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value)):
+        return value
+    raise ValueError('write a time as ISO 8601 with a timezone, like "2026-03-10T13:00:00+01:00"')
+
+
+SentInstant = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_check_written)]
 
 
 class Body(BaseModel):

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from nbgpu.core.budgets import Account
 from nbgpu.core.policy_edits import PolicyEffect, PolicyEntry, PolicyKind
-from nbgpu.service.operations import Answer, Body, Instant
+from nbgpu.service.operations import Answer, Body, Instant, SentInstant
 from nbgpu.service.policy_desk import Difference, PolicyPreview
 from nbgpu.service.policy_import import CreditImport
 from nbgpu.service.price_change import PriceChange
@@ -57,9 +57,7 @@ class NewPrice(Body):
 
     sku_id: str = Field(description="SKU, as the list of prices has it.")
     price: str = Field(description='Of an hour, like "1.20".')
-    effective_from: AwareDatetime | None = Field(
-        default=None, strict=False, description="From when on it holds; null: from now on."
-    )
+    effective_from: SentInstant | None = Field(default=None, description="From when on it holds; null: from now on.")
 
 
 class PolicyAnswer(Answer):

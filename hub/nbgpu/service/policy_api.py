@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import ClassVar
 
-from nbgpu.core.errors import InvalidOptions, UnknownPolicy
+from tornado.web import HTTPError
+
+from nbgpu.core.errors import ChangedMeanwhile, InvalidOptions, UnknownPolicy
 from nbgpu.core.import_rows import decode_table
 from nbgpu.core.policy_edits import PolicyChange, PolicyEntry, PolicyKind
 from nbgpu.service.handler import ApiHandler, needed
@@ -28,7 +30,7 @@ from nbgpu.service.policy_import import explain_mistakes, read_policies, write_p
 FLAG = {"type": "string", "enum": ["true", "false"], "default": "false"}
 PREVIEW = Parameter(name="preview", description="“true”: tell what would be done, and do nothing.", schema=FLAG)
 KINDS: Mapping[str, PolicyKind] = {"budgets": PolicyKind.BUDGET, "quotas": PolicyKind.QUOTA}
-_MATCH = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.PRECONDITION_REQUIRED)
+_MATCH = (HTTPStatus.NOT_FOUND, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.PRECONDITION_REQUIRED)
 
 
 class PolicyHandler(ApiHandler):
@@ -89,13 +91,20 @@ class _OneHandler(PolicyHandler):
         """Set it: one that is there by its ETag, one that is not there without."""
         expected = await self._check(name)
         change = self.desk.draft(self.kind, to_texts(self.body, name=name), expected=expected)
-        await self.do([change])
+        await self.do_one(change)
 
     async def delete(self, name: str) -> None:
         """Remove it."""
         entry = await self.find(name)
         self.check_match(answer_policy(entry))
-        await self.do([removal(self.kind, name, expected=entry.revision)])
+        await self.do_one(removal(self.kind, name, expected=entry.revision))
+
+    async def do_one(self, change: PolicyChange) -> None:
+        """Do it. 412 where somebody else was faster between the look at it and this."""
+        try:
+            await self.do([change])
+        except ChangedMeanwhile as error:
+            raise HTTPError(HTTPStatus.PRECONDITION_FAILED, reason=str(error)) from None
 
     async def _check(self, name: str) -> int:
         try:
@@ -205,7 +214,7 @@ class CreditsHandler(PolicyHandler):
         if found.mistakes:
             raise InvalidOptions(explain_mistakes(found.mistakes))
         if not only:
-            await asyncio.to_thread(desk.give, found, by=by)
+            found = await asyncio.to_thread(desk.give, found, by=by)
         self.answer(answer_credits(found, desk.currency, done=not only))
 
 

@@ -28,8 +28,8 @@ class LedgerBook(Protocol):
     def find_new(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Return those whose key is not there yet."""
 
-    def post(self, charges: Iterable[Charge]) -> int:
-        """Add those whose key is not there yet, in one transaction; return how many."""
+    def post_new(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
+        """Add those whose key is not there yet, in one transaction; return them."""
 
 
 class PeopleBook(Protocol):
@@ -134,14 +134,15 @@ class CreditDesk:
         new = self._ledger.find_new(charges.values())
         return CreditImport(new, len(charges) - len(new), _in_order(mistakes))
 
-    def give(self, found: CreditImport, *, by: str) -> int:
-        """Post them, in one transaction; return how many were new."""
-        count = self._ledger.post(found.charges)
-        if count:
-            total, people = render_price(found.total), len({each.username for each in found.charges})
-            detail = f"{count} credits of {total} {self.currency} in all to {people} people, of a file"
+    def give(self, found: CreditImport, *, by: str) -> CreditImport:
+        """Post them, in one transaction; return what was given: somebody else may have been faster."""
+        new = self._ledger.post_new(found.charges)
+        given = CreditImport(new, found.known + len(found.charges) - len(new), ())
+        if new:
+            total, people = render_price(given.total), len({each.username for each in new})
+            detail = f"{len(new)} credits of {total} {self.currency} in all to {people} people, of a file"
             self._audit.record(actor=by, action="ledger.import", subject="credits", detail=detail)
-        return count
+        return given
 
 
 def explain_mistakes(mistakes: Sequence[Mistake]) -> str:

@@ -61,6 +61,16 @@ class SqlLedger:
                 return post_in(db, _without_known(db, batch), to_seconds(self._clock()))
 
     @retried
+    def post_new(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
+        """Add those charges whose key is not there yet, in one transaction; return them. Idempotent."""
+        batch = list({charge.charge_key: charge for charge in charges}.values())
+        with unit_of_work(self._engine) as db:
+            lock_ledger(db)
+            new = tuple(_without_known(db, batch))
+            post_in(db, new, to_seconds(self._clock()))
+            return new
+
+    @retried
     def find_new(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Return those whose key is not there yet."""
         with unit_of_work(self._engine, reads_only=True) as db:

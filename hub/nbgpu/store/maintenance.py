@@ -1,13 +1,16 @@
 """Maintenance, in the database; each change with its row in the audit log, in one transaction."""
 
 from datetime import datetime
+from types import EllipsisType
 
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from nbgpu.core.errors import ChangedMeanwhile
 from nbgpu.core.maintenance import Maintenance, check_stop
 from nbgpu.core.ports import Clock
 from nbgpu.core.reasons import parse_reason
+from nbgpu.core.texts import Text
 from nbgpu.store.audit import audit_row
 from nbgpu.store.clock import utc_now
 from nbgpu.store.notice_schema import MaintenanceRow
@@ -16,6 +19,9 @@ from nbgpu.store.work import retried, unit_of_work
 
 HERE = ""  # the node that is the machine of the hub
 _CURRENT = select(MaintenanceRow).where(MaintenanceRow.node == HERE, MaintenanceRow.ended_at.is_(None))
+
+
+Seen = Maintenance | None | EllipsisType  # what was looked at; ...: nothing was
 
 
 class SqlMaintenance:
@@ -32,14 +38,15 @@ class SqlMaintenance:
             return read_maintenance(db)
 
     @retried
-    def begin(self, reason: str, stop_at: datetime | None, *, by: str) -> Maintenance:
+    def begin(self, reason: str, stop_at: datetime | None, *, by: str, seen: Seen = ...) -> Maintenance:
         """Start no server from now on, and stop those that run at `stop_at`; one that has begun is changed.
 
-        Raises InvalidOptions.
+        `seen` is what was looked at. Raises InvalidOptions, ChangedMeanwhile.
         """
         now, said = self._clock(), parse_reason(reason)
         with unit_of_work(self._engine) as db:
             row = db.scalars(_CURRENT.with_for_update()).first()
+            _check_seen(row, seen)
             if row is None or row.stop_at != stop_at:
                 check_stop(stop_at, now)
             if row is None:
@@ -51,11 +58,12 @@ class SqlMaintenance:
             return _to_maintenance(row)
 
     @retried
-    def end(self, *, by: str) -> bool:
-        """Start servers again; False where there was no maintenance."""
+    def end(self, *, by: str, seen: Seen = ...) -> bool:
+        """Start servers again; False where there was no maintenance. Raises ChangedMeanwhile."""
         now = self._clock()
         with unit_of_work(self._engine) as db:
             row = db.scalars(_CURRENT.with_for_update()).first()
+            _check_seen(row, seen)
             if row is None:
                 return False
             row.ended_at = now
@@ -67,6 +75,11 @@ def read_maintenance(db: Session) -> Maintenance | None:
     """Return what has begun and not ended, in a transaction."""
     row = db.scalars(_CURRENT).first()
     return _to_maintenance(row) if row is not None else None
+
+
+def _check_seen(row: MaintenanceRow | None, seen: Seen) -> None:
+    if seen is not ... and (_to_maintenance(row) if row is not None else None) != seen:
+        raise ChangedMeanwhile(Text("Somebody has changed maintenance since you looked. Look at what is there now."))
 
 
 def _describe(stop_at: datetime | None) -> str:

@@ -28,6 +28,7 @@ from nbgpu.spawner.i18n import Translator, translator_for
 _NOT_FOR_ALL = mark("This page is for people who may use the nbgpu service.")
 _OTHERS = mark("This page is for those who run this place. Ask an administrator for the right to it.")
 _OLD = mark("Reload the page: you are not logged in, or the form is old.")
+_NOTHING = mark("There is no such page")
 _STARTING = mark("The service is starting. Try again in a moment.")
 
 log = logging.getLogger("nbgpu.service")
@@ -159,6 +160,14 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # J
             log.info("%s %s: %s", self.request.method, self.request.path, value)
         else:
             super().log_exception(typ, value, tb)
+
+
+class NothingPage(PageHandler):
+    """All paths that are no page."""
+
+    def get(self) -> None:
+        """Say so."""
+        raise HTTPError(HTTPStatus.NOT_FOUND, reason=_NOTHING)
 
 
 class ReaderPage(PageHandler):

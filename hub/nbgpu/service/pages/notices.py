@@ -7,11 +7,13 @@ from http import HTTPStatus
 from typing import Any
 
 from nbgpu.core.broadcasts import LONGEST
-from nbgpu.core.errors import InvalidOptions, Refusal
+from nbgpu.core.errors import ChangedMeanwhile, InvalidOptions, Refusal
+from nbgpu.core.maintenance import Maintenance
 from nbgpu.core.reasons import LONGEST as REASON
 from nbgpu.core.texts import Text
 from nbgpu.service.books import BroadcastBook, MaintenanceBook
-from nbgpu.service.handler import needed
+from nbgpu.service.handler import needed, to_etag
+from nbgpu.service.notice_api import answer_maintenance
 from nbgpu.service.pages.base import OperatorPage
 
 SPANS = (3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)  # seconds that a message is shown
@@ -40,18 +42,20 @@ class NoticesPage(OperatorPage):
         """Answer with the page; `problem` is why something was not done, and what was typed stays."""
         messages = await asyncio.to_thread(self.broadcasts.latest)
         running = await asyncio.to_thread(self.idle.running, None)
+        maintenance = await asyncio.to_thread(self.maintenance.current)
         now = self.books.clock()
         self.show(
             "notices.html",
             shown=[each for each in messages if each.is_shown(now)],
             past=[each for each in messages if not each.is_shown(now)],
-            maintenance=await asyncio.to_thread(self.maintenance.current),
+            maintenance=maintenance,
+            seen=to_etag(answer_maintenance(maintenance)),
             running=len(running),
             spans=[timedelta(seconds=each) for each in SPANS],
             stops=[timedelta(seconds=each) for each in STOPS],
             done=self.get_query_argument("done", ""),
             problem=problem,
-            typed={name: self.get_body_argument(name, "") for name in ("text", "reason")},
+            typed={name: self.get_body_argument(name, "") for name in ("text", "reason", "stop")},
             longest=LONGEST,
             longest_reason=REASON,
         )
@@ -88,6 +92,19 @@ class _Form(NoticesPage):
         return timedelta(seconds=int(typed))
 
 
+class _MaintenanceForm(_Form):
+    """Changes maintenance, as who does it has seen it."""
+
+    def look(self) -> Maintenance | None:
+        """Return what holds. Blocks. Raises ChangedMeanwhile where the page showed something else."""
+        now = self.maintenance.current()
+        if self.get_body_argument("seen", "") != to_etag(answer_maintenance(now)):
+            raise ChangedMeanwhile(
+                Text("Somebody has changed maintenance since you looked. Look at what is there now.")
+            )
+        return now
+
+
 class SendForm(_Form):
     """Tells everybody."""
 
@@ -109,29 +126,29 @@ class WithdrawForm(_Form):
         self.broadcasts.withdraw(int(number) if number.isdecimal() and len(number) < 10 else -1, by=self.caller.name)
 
 
-class BeginForm(_Form):
+class BeginForm(_MaintenanceForm):
     """Begins maintenance, or changes one that has begun."""
 
     done = "begun"
 
     def act(self) -> None:
         """Start no more servers."""
-        chosen, now = self.get_body_argument("stop", ""), self.maintenance.current()
+        chosen, now = self.get_body_argument("stop", ""), self.look()
         if chosen == KEEP and now is not None:
             stop_at = now.stop_at
         else:
             stop_at = self.books.clock() + self.seconds("stop", STOPS) if chosen else None
-        self.maintenance.begin(self.get_body_argument("reason", ""), stop_at, by=self.caller.name)
+        self.maintenance.begin(self.get_body_argument("reason", ""), stop_at, by=self.caller.name, seen=now)
 
 
-class EndForm(_Form):
+class EndForm(_MaintenanceForm):
     """Ends maintenance."""
 
     done = "ended"
 
     def act(self) -> None:
         """Start servers again."""
-        self.maintenance.end(by=self.caller.name)
+        self.maintenance.end(by=self.caller.name, seen=self.look())
 
 
 def notice_routes(prefix: str, parts: Mapping[str, Any]) -> list[tuple[Any, ...]]:

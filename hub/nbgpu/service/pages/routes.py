@@ -7,7 +7,7 @@ from jupyterhub.services.auth import HubOAuth
 
 from nbgpu.service.books import Books
 from nbgpu.service.pages.audit import audit_routes
-from nbgpu.service.pages.base import CallbackHandler, FileHandler, Frame
+from nbgpu.service.pages.base import CallbackHandler, FileHandler, Frame, NothingPage
 from nbgpu.service.pages.limits import limit_routes
 from nbgpu.service.pages.look import SHARED, SHARED_FILES, STATIC
 from nbgpu.service.pages.notices import notice_routes
@@ -43,4 +43,5 @@ def page_routes(
         (rf"{prefix}oauth_callback", CallbackHandler, parts),
         (rf"{prefix}static/({SHARED_FILES})", FileHandler, {"path": str(SHARED)}),
         (rf"{prefix}static/(.*)", FileHandler, {"path": str(STATIC)}),
+        (rf"{prefix}(?!api/|api$|health$|metrics$).+", NothingPage, parts),
     ]

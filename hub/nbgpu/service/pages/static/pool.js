@@ -18,7 +18,7 @@
     if (busy || document.visibilityState !== "visible" || !getSelection().isCollapsed) return;
     busy = true;
     try {
-      const answer = await fetch(pool.dataset.address, { headers: { "X-XSRFToken": pool.dataset.xsrf }, redirect: "error" });
+      const answer = await fetch(pool.dataset.address, { headers: { "X-XSRFToken": pool.dataset.xsrf }, redirect: "error", signal: AbortSignal.timeout(10000) });
       if (!answer.ok) throw new Error(String(answer.status));
       take(await answer.text());
       news.textContent = "";

@@ -22,7 +22,7 @@
   const refresh = async () => {
     if (document.visibilityState !== "visible") return;
     try {
-      const answer = await fetch(location.href, { headers: { "X-XSRFToken": servers.dataset.xsrf }, redirect: "error" });
+      const answer = await fetch(location.href, { headers: { "X-XSRFToken": servers.dataset.xsrf }, redirect: "error", signal: AbortSignal.timeout(10000) });
       if (!answer.ok) throw new Error(String(answer.status));
       take(await answer.text());
       news.textContent = "";

@@ -6,7 +6,7 @@
   const look = async () => {
     if (plan.dataset.state !== "running") return;
     try {
-      const answer = await fetch(location.href, { headers: { "X-XSRFToken": plan.dataset.xsrf }, redirect: "error" });
+      const answer = await fetch(location.href, { headers: { "X-XSRFToken": plan.dataset.xsrf }, redirect: "error", signal: AbortSignal.timeout(10000) });
       if (!answer.ok) throw new Error(String(answer.status));
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("plan");
       if (fresh === null) throw new Error("not the page");
