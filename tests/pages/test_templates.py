@@ -96,6 +96,31 @@ async def test_errors_are_rendered_without_a_loop_and_say_where_to_go(render, st
     assert page.main.find("i") is None
 
 
+@pytest.mark.parametrize(
+    ("status", "asked", "again"),
+    [
+        (503, "/services/nbgpu/usage?by=day", "/services/nbgpu/usage?by=day"),
+        (503, "/services/nbgpu/../../hub/logout", "/services/nbgpu/servers"),
+        (503, "/services/nbgpu/%2e%2E/%2e%2e/hub/logout", "/services/nbgpu/servers"),
+        (503, "/services/nbgpu/x;url=https://evil.example", "/services/nbgpu/servers"),
+        (503, "https://evil.example/services/nbgpu/", None),
+        (503, "//evil.example/services/nbgpu/", None),
+        (503, "/user/ann/", None),
+        (404, "/services/nbgpu/usage", None),
+        (503, "", None),
+    ],
+)
+async def test_who_finds_the_service_away_waits_for_the_page_and_goes_nowhere_else(render, status, asked, again):
+    handler = Handler(viewer("ann"))
+    handler.request.query_arguments = {"url": [asked.encode()]}
+    words = "Your server appears to be down."
+    texts = {"status_code": status, "status_message": "Because", "message": "", "message_html": words}
+    page = await render("error.html", handler, sync=True, **texts)
+    refresh = page.head.select_one("meta[http-equiv=refresh]")
+    assert (refresh and refresh["content"]) == (again and f"3; url={again}")
+    assert ("comes back by itself" in page.main.text, words in page.main.text) == (again is not None, again is None)
+
+
 async def test_a_failed_start_says_why_and_what_to_do(render, site):
     user = site.users["ann"]
     user.spawner.orm_spawner.user_options = {"profile": "one", "image": "base"}

@@ -5,9 +5,11 @@ is found through the handler that renders, of which the hub passes a bound metho
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -38,6 +40,7 @@ def build_template_vars(desk: Desk) -> dict[str, object]:
         "quote": partial(quote, safe=""),
         "progress_texts": _progress_texts,
         "explain_failure": explain_failure,
+        "find_restarting": _find_restarting,
         "sessions_of": pages.sessions_of,
         "last_choice_of": pages.last_choice_of,
         "meters_of": pages.meters_of,
@@ -85,6 +88,18 @@ def _progress_texts(context: Context) -> dict[str, str]:
     """What a start reports, template by template, in the reader's language."""
     translator = _translator(context)
     return {template: translator.say(template) for template in TEMPLATES}
+
+
+@pass_context
+def _find_restarting(context: Context) -> str:
+    """Return the path of our own service that the proxy could not reach, which it tells as `url`; "" for all else."""
+    asked = getattr(getattr(_handler(context), "request", None), "query_arguments", {}).get("url", [b""])[-1]
+    own, path = f"{context.get('prefix', '/')}services/nbgpu/", asked.decode(errors="replace")
+    if context.get("status_code") != HTTPStatus.SERVICE_UNAVAILABLE or not path.startswith(own):
+        return ""
+    rest = path.removeprefix(own)
+    is_plain = re.fullmatch(r"[\w/.~%?&=+:,-]*", rest, re.ASCII) and not re.search(r"(\.|%2e){2}", rest, re.IGNORECASE)
+    return path if is_plain else f"{own}servers"
 
 
 class _Pages:
