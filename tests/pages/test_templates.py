@@ -86,6 +86,22 @@ async def test_the_language_is_set_before_anything_is_read(render, accepted, coo
     assert pressed == {tag: "true" if tag == language else "false" for tag in ("en", "zh-CN")}
 
 
+@pytest.mark.parametrize(
+    ("scopes", "managed"),
+    [
+        ((), []),
+        (("custom:nbgpu:usage:read",), ["alerts"]),
+        (("custom:nbgpu:bill",), ["limits", "alerts"]),
+        (("custom:nbgpu:operate",), ["sessions", "pool", "alerts", "notices", "audit", "images", "doctor"]),
+        (("admin-ui",), ["sessions", "pool", "limits", "alerts", "notices", "audit", "images", "doctor"]),
+    ],
+)
+async def test_the_bar_has_the_pages_that_the_services_has(render, scopes, managed):
+    page = await render("page.html", Handler(viewer("ann")), parsed_scopes={key: {} for key in scopes})
+    found = [each["href"].removeprefix("/services/nbgpu/") for each in page.select("a[href^='/services/nbgpu/']")]
+    assert found == ["servers", "usage", "prices", *managed]
+
+
 @pytest.mark.parametrize("status", [400, 403, 404, 500, 503])
 async def test_errors_are_rendered_without_a_loop_and_say_where_to_go(render, status):
     name = "404.html" if status == 404 else "error.html"

@@ -17,7 +17,7 @@ from tornado.web import Application, HTTPError, RequestHandler
 from nbgpu.service.api import api_routes
 from nbgpu.service.books import Books
 from nbgpu.service.callers import HubAuth
-from nbgpu.service.pages.navigation import MANAGE, OWN
+from nbgpu.spawner.navigation import MANAGE, OWN
 
 PREFIX = "/services/nbgpu/"
 ADDRESS = "127.0.0.1"

@@ -23,6 +23,7 @@ from nbgpu.core.menu import Choice
 from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.failures import explain_failure
 from nbgpu.spawner.i18n import COOKIE, LANGUAGES, Translator, translator_for
+from nbgpu.spawner.navigation import OWN, find_managed
 from nbgpu.spawner.progress import TEMPLATES
 from nbgpu.spawner.purse import Meter
 from nbgpu.spawner.sessions import SessionView
@@ -40,6 +41,8 @@ def build_template_vars(desk: Desk) -> dict[str, object]:
         "quote": partial(quote, safe=""),
         "progress_texts": _progress_texts,
         "explain_failure": explain_failure,
+        "own_pages": lambda: OWN,
+        "managed_pages": find_managed,
         "find_restarting": _find_restarting,
         "sessions_of": pages.sessions_of,
         "last_choice_of": pages.last_choice_of,

@@ -22,8 +22,9 @@ from nbgpu.service.callers import Caller, to_caller
 from nbgpu.service.handler import needed
 from nbgpu.service.pages import navigation
 from nbgpu.service.pages.look import POLICY, render
-from nbgpu.service.pages.navigation import MANAGE, OWN, Test, open_to
+from nbgpu.service.pages.navigation import Test, open_to
 from nbgpu.spawner.i18n import Translator, translator_for
+from nbgpu.spawner.navigation import MANAGE, OWN
 
 _NOT_FOR_ALL = mark("This page is for people who may use the nbgpu service.")
 _OTHERS = mark("This page is for those who run this place. Ask an administrator for the right to it.")

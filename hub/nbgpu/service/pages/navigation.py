@@ -1,10 +1,9 @@
-"""The pages that there are, for the bar at the top: each with who may open it."""
+"""Who may open which page of the service."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from nbgpu.core.texts import mark
-from nbgpu.service.callers import Caller
+from nbgpu.service.callers import BILL, OPERATE, READ_ALL, Caller
+from nbgpu.spawner.navigation import Entry
 
 Test = Callable[[Caller], bool]
 
@@ -29,32 +28,9 @@ def bills(caller: Caller) -> bool:
     return caller.bills
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A page in the bar."""
-
-    name: str  # of its template, and the end of its address
-    label: str  # marked
-    may: Test = anybody
-
-
-OWN = (
-    Entry("servers", mark("Servers")),
-    Entry("usage", mark("Usage")),
-    Entry("prices", mark("Prices")),
-)
-MANAGE = (
-    Entry("sessions", mark("Sessions"), operates),
-    Entry("pool", mark("GPUs"), operates),
-    Entry("limits", mark("Limits"), bills),
-    Entry("alerts", mark("Alerts"), reads_all),
-    Entry("notices", mark("Notices"), operates),
-    Entry("audit", mark("Audit log"), operates),
-    Entry("images", mark("Images"), operates),
-    Entry("doctor", mark("Doctor"), operates),
-)
+_TESTS: dict[str | None, Test] = {None: anybody, READ_ALL: reads_all, OPERATE: operates, BILL: bills}
 
 
 def open_to(caller: Caller | None, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """Return the pages that somebody may open."""
-    return tuple(each for each in entries if caller is not None and each.may(caller))
+    return tuple(each for each in entries if caller is not None and _TESTS[each.scope](caller))
