@@ -133,7 +133,7 @@ def test_a_price_is_set_from_now_or_from_a_time_to_come(nbgpu):
     assert "mig-1g:gpu:on-demand" in before
     assert "always" in before
     assert "cpu:host:on-demand: 0.05 USD an hour from" in nbgpu("prices", "set", "cpu:host:on-demand", "0.05")
-    nbgpu("prices", "set", "cpu:host:on-demand", "0.07", "--from", "2999-01-01T00:00")
+    nbgpu("prices", "set", "cpu:host:on-demand", "0.07", "--from", f"{datetime.now(UTC).year + 2}-01-01T00:00")
     found = [each for each in json.loads(nbgpu("prices", "--json")) if each["sku_id"] == "cpu:host:on-demand"]
     assert [(each["list_unit_price_micro"], each["source"]) for each in found] == [(50_000, "admin"), (70_000, "admin")]
 
