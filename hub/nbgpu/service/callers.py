@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nbgpu.core.leases import ServerRef
+from nbgpu.core.scopes import BILL, CULL, OPERATE, READ_ALL
 
 ACCESS_SCOPES = frozenset({"access:services", "access:services!service=nbgpu"})
-READ_ALL = "custom:nbgpu:usage:read"
-OPERATE = "custom:nbgpu:operate"  # may see all sessions and keep each running, past its person's ceiling
-BILL = "custom:nbgpu:bill"  # may set prices, quotas and budgets, and give credits
 METRICS = "read:metrics"  # JupyterHub's own, of its own metrics
-CULL = "custom:nbgpu:cull"  # of the culler's own token: it may ask which servers are due
 _OPERATES = frozenset({OPERATE, "admin:users"})  # a whole administrator needs no scope of ours
 _BILLS = frozenset({BILL, "admin:users"})
 _READS_ALL = _OPERATES | _BILLS | {READ_ALL}

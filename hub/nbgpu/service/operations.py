@@ -19,7 +19,8 @@ from pydantic import (
 )
 
 from nbgpu.core.errors import InvalidOptions, NotAllowed
-from nbgpu.service.callers import BILL, OPERATE, READ_ALL, Caller
+from nbgpu.core.scopes import BILL, OPERATE, READ_ALL
+from nbgpu.service.callers import Caller
 
 
 class May(StrEnum):

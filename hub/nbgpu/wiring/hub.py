@@ -14,7 +14,7 @@ from traitlets.config import Config
 
 import nbgpu.spawner
 from nbgpu.core.errors import NbgpuError
-from nbgpu.service.callers import BILL, CULL, OPERATE, READ_ALL
+from nbgpu.core.scopes import BILL, CULL, OPERATE, READ_ALL
 from nbgpu.settings import Settings, load
 from nbgpu.spawner.desk import Desk
 from nbgpu.spawner.docker import GPUDockerSpawner

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from nbgpu.service.callers import CULL
+from nbgpu.core.scopes import CULL
 from nbgpu.wiring.deployment import Deployment
 from nbgpu.wiring.keep_process import keep_process, module_command
 

@@ -7,8 +7,8 @@ that somebody else runs; that somebody is a task in the hub's own loop.
 
 from collections.abc import Mapping
 
+from nbgpu.core.scopes import BILL, OPERATE, READ_ALL
 from nbgpu.service.app import ADDRESS, PREFIX
-from nbgpu.service.callers import BILL, OPERATE, READ_ALL
 from nbgpu.wiring.deployment import Deployment
 from nbgpu.wiring.keep_process import keep_process, module_command
 from nbgpu.wiring.service import URL_FOR_SERVERS, ensure_service_port

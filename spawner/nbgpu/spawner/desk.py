@@ -227,7 +227,7 @@ class Desk:
         running = [each.session_id for each in found.values() if each.released_at is None]
         costs = self._purse.costs(running) if self._purse is not None and running else {}
         idle = self._idling.views(username, found.values()) if self._idling is not None and found else {}
-        sheet, now = self._sheet(), to_seconds(datetime.now(UTC))
+        sheet, now = self._sheet() if running else PriceSheet(()), to_seconds(datetime.now(UTC))
         return {
             name: build_session_view(
                 lease,

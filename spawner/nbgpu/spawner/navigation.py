@@ -3,11 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from nbgpu.core.scopes import BILL, OPERATE, READ_ALL
 from nbgpu.core.texts import mark
 
-READ_ALL = "custom:nbgpu:usage:read"
-OPERATE = "custom:nbgpu:operate"
-BILL = "custom:nbgpu:bill"
 _ADMIN = frozenset({"admin-ui", "admin:users"})  # a whole administrator needs no scope of ours
 OPENS = {
     READ_ALL: frozenset({READ_ALL, OPERATE, BILL}) | _ADMIN,

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from nbgpu.service.callers import BILL, OPERATE, READ_ALL, Caller
+from nbgpu.core.scopes import BILL, OPERATE, READ_ALL
+from nbgpu.service.callers import Caller
 from nbgpu.spawner.navigation import Entry
 
 Test = Callable[[Caller], bool]
